@@ -10,7 +10,7 @@ Facts are data; only ``LogProbs.policy`` and ``LogProbs.entropy`` are live (diff
 import dataclasses
 import enum
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float, Int
 T = TypeVar("T")
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
 def pytree(cls: type[T]) -> type[T]:
     """Make ``cls`` a frozen dataclass and a JAX pytree; every field is a child. ``x.replace(a=...)`` copies."""
     cls = dataclasses.dataclass(frozen=True)(cls)
@@ -135,10 +136,11 @@ class Mean:
 
     @classmethod
     def of(cls, values: Array, where: Array) -> "Mean":
-        """Mean of ``values`` where ``where`` is True, in float32; values elsewhere may be NaN."""
+        """Mean of ``values`` where ``where`` is True, in at least float32; values elsewhere may be NaN."""
         where = jnp.broadcast_to(where, jnp.shape(values))
-        total = jnp.sum(jnp.where(where, values, 0).astype(jnp.float32))
-        return cls(total, jnp.sum(where).astype(jnp.float32))
+        dtype = jnp.promote_types(jnp.result_type(values), jnp.float32)
+        total = jnp.sum(jnp.where(where, values, 0).astype(dtype))
+        return cls(total, jnp.sum(where).astype(dtype))
 
     def __add__(self, other: "Mean") -> "Mean":
         return Mean(self.total + other.total, self.count + other.count)
