@@ -1,0 +1,145 @@
+"""The decoder as the sampler uses it: prefill a prefix, extend rows by tokens, logits."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from rlagents.models.attention import NOWHERE, Backend, Partial, Queries, Source, dense, merge
+from rlagents.models.config import DecoderConfig
+from rlagents.models.head import head_logits
+from rlagents.models.layers import RematPolicy, through_layers
+from rlagents.types import Params
+
+
+class KV(NamedTuple):
+    """Keys, already rotated to their absolute positions, and values of all layers. ``c`` are key-value heads."""
+
+    key: Float[Array, "layers n length c k"]
+    value: Float[Array, "layers n length c k"]
+
+
+def empty_kv(config: DecoderConfig, rows: int, length: int) -> KV:
+    """Zeros, in the compute dtype."""
+    shape = (config.num_layers, rows, length, config.num_kv_heads, config.head_dim)
+    return KV(jnp.zeros(shape, config.compute_dtype), jnp.zeros(shape, config.compute_dtype))
+
+
+def prefill(
+    config: DecoderConfig,
+    params: Params,
+    tokens: Int[Array, "n l"],
+    lengths: Int[Array, " n"],
+    *,
+    backend: Backend = dense,
+    remat_policy: RematPolicy = jax.checkpoint_policies.nothing_saveable,
+) -> KV:
+    """Keys and values of prefixes padded on the right; entries from ``lengths`` on are finite but mean nothing."""
+    position = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
+
+    def attend(queries: Queries, key: Array, value: Array, _, window) -> tuple[Array, KV]:
+        own = backend(queries, Source(key, value, position), config.attention_scale, window)
+        return merge([own]), KV(key, value)
+
+    tokens = jnp.where(position < lengths[:, None], tokens, 0)
+    return through_layers(config, params, tokens, position, attend, None, remat_policy)[1]
+
+
+def extend(
+    config: DecoderConfig,
+    params: Params,
+    tokens: Int[Array, "n t"],
+    counts: Int[Array, " n"],
+    own: KV,
+    own_length: Int[Array, " n"],
+    prefix: KV,
+    prefix_length: Int[Array, " m"],
+    group: Int[Array, " n"],
+    *,
+    max_rows_per_prefix: int | None = None,
+    backend: Backend = dense,
+) -> tuple[Float[Array, "n t d"], KV]:
+    """Feed ``counts[r]`` tokens to every row; ``t = 1`` is the decode step.
+
+    Token ``i`` of row ``r`` is at position ``prefix_length[group[r]] + own_length[r] + i``. It attends to prefix slot
+    ``group[r]``, to the first ``own_length[r]`` entries of ``own[:, r]`` and to the new tokens up to itself. Prefixes
+    are read where they lie: queries go to their slot and come back, keys and values are never copied to rows.
+
+    ``max_rows_per_prefix`` bounds how many rows of this call share a slot; None means all of them could. A good bound
+    makes the call cheaper; rows beyond a wrong one get NaN.
+
+    Returns hidden states after the final norm (those at and after ``counts`` mean nothing) and ``own`` with the new
+    entries at ``own_length .. own_length + counts``; entries beyond its capacity are dropped.
+    """
+    rows, new = tokens.shape
+    step = jnp.arange(new)
+    start = prefix_length[group]
+    position = (start + own_length)[:, None] + step
+    past = jnp.arange(own.key.shape[2])
+    past_position = jnp.where(past < own_length[:, None], start[:, None] + past, NOWHERE)
+    slot = jnp.arange(prefix.key.shape[2])
+    slot_position = jnp.where(slot < prefix_length[:, None], slot, NOWHERE)
+    seats = _seats(group, prefix_length.shape[0], rows if max_rows_per_prefix is None else max_rows_per_prefix)
+
+    def attend(queries: Queries, key: Array, value: Array, extra: tuple[KV, KV], window) -> tuple[Array, KV]:
+        before, shared = extra
+        scale = config.attention_scale
+        at_slots = backend(_to_slots(queries, seats), Source(*shared, slot_position), scale, window)
+        parts = [
+            _to_rows(at_slots, seats, new),
+            backend(queries, Source(*before, past_position), scale, window),
+            backend(queries, Source(key, value, position), scale, window),
+        ]
+        return merge(parts), KV(key, value)
+
+    real = step < counts[:, None]
+    remat = jax.checkpoint_policies.everything_saveable
+    tokens = jnp.where(real, tokens, 0)
+    hidden, added = through_layers(config, params, tokens, position, attend, (own, prefix), remat)
+    place = jnp.where(real, own_length[:, None] + step, own.key.shape[2])
+    return hidden, jax.tree.map(lambda o, a: o.at[:, jnp.arange(rows)[:, None], place].set(a, mode="drop"), own, added)
+
+
+def logits(config: DecoderConfig, params: Params, hidden: Float[Array, "*batch d"]) -> Float[Array, "*batch v"]:
+    """Logits at temperature 1, float32, of hidden states that went through the final norm."""
+    return head_logits(hidden, head_weight(config, params))
+
+
+def head_weight(config: DecoderConfig, params: Params) -> Float[Array, "v d"]:
+    """The head's matrix: the embedding where they are tied."""
+    return params["embedding"] if config.tie_embeddings else params["head"]
+
+
+class _Seats(NamedTuple):
+    row: Int[Array, "m seats"]
+    """Which row sits here; the number of rows where none does."""
+    seat: Int[Array, " n"]
+    """``slot * seats + seat`` of every row; past the end for a row that found no seat."""
+
+
+def _seats(group: Int[Array, " n"], slots: int, seats: int) -> _Seats:
+    rows = group.shape[0]
+    of_slot = group[:, None] == jnp.arange(slots)
+    rank = jnp.sum(jnp.where(of_slot, jnp.cumsum(of_slot, axis=0), 0), axis=1) - 1
+    table = jnp.full((slots, seats), rows).at[group, rank].set(jnp.arange(rows), mode="drop")
+    return _Seats(table, jnp.where(rank < seats, group * seats + rank, slots * seats))
+
+
+def _to_slots(queries: Queries, seats: _Seats) -> Queries:
+    """``[n t ..] -> [m seats*t ..]``."""
+
+    def move(x: Array) -> Array:
+        x = jnp.take(x, seats.row, axis=0, mode="fill", fill_value=0)
+        return x.reshape(x.shape[0], -1, *x.shape[3:])
+
+    return jax.tree.map(move, queries)
+
+
+def _to_rows(partial: Partial, seats: _Seats, new: int) -> Partial:
+    """``[m seats*t ..] -> [n t ..]``, NaN for a row without a seat."""
+
+    def move(x: Array) -> Array:
+        return jnp.take(x.reshape(-1, new, *x.shape[2:]), seats.seat, axis=0, mode="fill", fill_value=jnp.nan)
+
+    return jax.tree.map(move, partial)

@@ -1,0 +1,60 @@
+"""All layers in one scan: compile time does not grow with depth."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from rlagents.models.attention import NOWHERE, Queries, Window
+from rlagents.models.config import DecoderConfig
+from rlagents.models.modules import block, trunk
+from rlagents.models.rope import Rotary, inverse_frequencies, rotary
+from rlagents.types import Params
+
+Attend = Callable[[Queries, Array, Array, Any, Window], tuple[Array, Any]]
+"""(queries, new keys, new values, the layer's extra, window) -> (what attention gathered, what to keep)."""
+RematPolicy = Callable[..., bool]
+"""One of ``jax.checkpoint_policies``: which values of a layer the backward pass finds saved."""
+
+
+def through_layers(
+    config: DecoderConfig,
+    params: Params,
+    tokens: Int[Array, "*batch t"],
+    position: Int[Array, "*batch t"],
+    attend: Attend,
+    extras: Any,
+    remat_policy: RematPolicy,
+) -> tuple[Float[Array, "*batch t d"], Any]:
+    """Final hidden states, after the final norm, and what ``attend`` kept, stacked over layers.
+
+    ``extras`` has a leading axis of layers; each layer's slice is handed to ``attend``.
+    """
+    root = trunk(config, params)
+    table = rotary(position, inverse_frequencies(config.head_dim, config.rope_theta, config.rope_scaling))
+    sliding_table = _sliding_table(config, position, table)
+
+    def layer(hidden: Array, xs: tuple) -> tuple[Array, Any]:
+        weights, sliding, extra = xs
+        part = block(config, weights)
+        window, here = None, table
+        if config.sliding_window is not None:
+            window = jnp.where(sliding, config.sliding_window, NOWHERE)
+            here = jax.tree.map(lambda local, other: jnp.where(sliding, local, other), sliding_table, table)
+        query, key, value = part.before(hidden, here)
+        heads, kept = attend(Queries(query, position), key, value, extra, window)
+        return part.after(hidden, heads), kept
+
+    sliding = np.array(config.sliding_layers) if config.sliding_layers else np.zeros(config.num_layers, bool)
+    layer = jax.checkpoint(layer, policy=remat_policy, prevent_cse=False)
+    hidden, kept = jax.lax.scan(layer, root.embed(tokens), (params["layers"], sliding, extras))
+    return root.final_norm(hidden), kept
+
+
+def _sliding_table(config: DecoderConfig, position: Array, table: Rotary) -> Rotary:
+    if config.sliding_rope_theta is None:
+        return table
+    return rotary(position, inverse_frequencies(config.head_dim, config.sliding_rope_theta, None))

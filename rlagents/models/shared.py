@@ -1,0 +1,110 @@
+"""The decoder as the learner uses it: log-probabilities of groups whose members share a prefix.
+
+The prefix of a group is computed once a layer; members attend to its keys and values where they lie, and gradients of
+all members sum through it. ``token_log_probs`` is the composition of its two halves, which may also be taken apart:
+
+    kv, pull = jax.vjp(lambda params: prefix_kv(config, params, prefix, prefix_length), params)
+    for each slice of members: add up gradients of member_log_probs with respect to params and kv
+    (gradient of params) += pull(gradient of kv)
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from rlagents.models.attention import NOWHERE, Backend, Partial, Queries, Source, dense, merge
+from rlagents.models.config import DecoderConfig
+from rlagents.models.decoder import KV, head_weight, prefill
+from rlagents.models.head import log_prob_and_entropy
+from rlagents.models.layers import RematPolicy, through_layers
+from rlagents.types import Params, Sequences
+
+HEAD_CHUNK_TOKENS = 2048
+NOTHING_SAVED = jax.checkpoint_policies.nothing_saveable
+
+
+def prefix_kv(
+    config: DecoderConfig,
+    params: Params,
+    prefix: Int[Array, "p l"],
+    prefix_length: Int[Array, " p"],
+    *,
+    backend: Backend = dense,
+    remat_policy: RematPolicy = NOTHING_SAVED,
+) -> KV:
+    """Keys and values of every group's prefix; differentiable in ``params``."""
+    return prefill(config, params, prefix, prefix_length, backend=backend, remat_policy=remat_policy)
+
+
+def member_log_probs(
+    config: DecoderConfig,
+    params: Params,
+    kv: KV,
+    sequences: Sequences,
+    temperature: float | Float[Array, ""],
+    *,
+    head_chunk_tokens: int = HEAD_CHUNK_TOKENS,
+    backend: Backend = dense,
+    remat_policy: RematPolicy = NOTHING_SAVED,
+) -> tuple[Float[Array, "p g t"], Float[Array, "p g t"]]:
+    """Log-probabilities and entropies (nats, float32) of member tokens, given the prefixes' keys and values.
+
+    ``log_prob[p, g, t]`` is of ``tokens[p, g, t]`` under ``softmax(logits / temperature)`` given everything before it,
+    ``entropy`` of that distribution. Both are 0 with zero gradient at ``t = 0`` and from ``length`` on. Differentiable
+    in ``params`` and ``kv``. ``head_chunk_tokens`` bounds the tokens whose logits exist at once (see ``head``).
+    """
+    p, g, t = sequences.tokens.shape
+    step = jnp.arange(t)
+    real = step < sequences.length[..., None]
+    position = jnp.broadcast_to(sequences.prefix_length[:, None, None] + step, (p, g, t))
+    slot = jnp.arange(kv.key.shape[2])
+    slot_position = jnp.where(slot < sequences.prefix_length[:, None], slot, NOWHERE)
+
+    def attend(queries: Queries, key: Array, value: Array, shared: KV, window) -> tuple[Array, None]:
+        scale = config.attention_scale
+        folded = jax.tree.map(lambda x: x.reshape(p, g * t, *x.shape[3:]), queries)
+        at_prefix = backend(folded, Source(*shared, slot_position), scale, window)
+        at_prefix = Partial(*(x.reshape(p, g, t, *x.shape[2:]) for x in at_prefix))
+        return merge([at_prefix, backend(queries, Source(key, value, position), scale, window)]), None
+
+    tokens = jnp.where(real, sequences.tokens, 0)
+    hidden, _ = through_layers(config, params, tokens, position, attend, kv, remat_policy)
+    log_prob, entropy = log_prob_and_entropy(
+        hidden[:, :, :-1],
+        head_weight(config, params),
+        tokens[:, :, 1:],
+        jnp.asarray(temperature, jnp.float32),
+        head_chunk_tokens,
+    )
+    predicted = real[:, :, 1:]
+
+    def place(x: Array) -> Array:
+        return jnp.pad(jnp.where(predicted, x, 0.0), ((0, 0), (0, 0), (1, 0)))
+
+    return place(log_prob), place(entropy)
+
+
+def token_log_probs(
+    config: DecoderConfig,
+    params: Params,
+    sequences: Sequences,
+    temperature: float | Float[Array, ""],
+    *,
+    head_chunk_tokens: int = HEAD_CHUNK_TOKENS,
+    backend: Backend = dense,
+    remat_policy: RematPolicy = NOTHING_SAVED,
+) -> tuple[Float[Array, "p g t"], Float[Array, "p g t"]]:
+    """Log-probabilities and entropies of member tokens; see ``member_log_probs``. Differentiable in ``params``."""
+    kv = prefix_kv(
+        config, params, sequences.prefix, sequences.prefix_length, backend=backend, remat_policy=remat_policy
+    )
+    return member_log_probs(
+        config,
+        params,
+        kv,
+        sequences,
+        temperature,
+        head_chunk_tokens=head_chunk_tokens,
+        backend=backend,
+        remat_policy=remat_policy,
+    )
