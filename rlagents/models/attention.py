@@ -29,10 +29,13 @@ class Queries(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Rotated keys, values and the keys' absolute positions; ``h`` is a multiple of the key-value heads ``c``."""
+    """Rotated keys, values and the keys' absolute positions; ``h`` is a multiple of the key-value heads ``c``.
 
-    key: Float[Array, "*batch s c k"]
-    value: Float[Array, "*batch s c k"]
+    Heads come before positions: that is how the products read a cache without transposing it.
+    """
+
+    key: Float[Array, "*batch c s k"]
+    value: Float[Array, "*batch c s k"]
     position: Int[Array, "*batch s"]
 
 
@@ -51,16 +54,16 @@ Backend = Callable[[Queries, Source, float, Window], Partial]
 def dense(queries: Queries, source: Source, scale: float, window: Window) -> Partial:
     """Plain XLA: all logits ``[*batch h q s]`` at once, in float32."""
     *batch, q, h, k = queries.query.shape
-    c = source.key.shape[-2]
+    c = source.key.shape[-3]
     query = (queries.query * jnp.asarray(scale, queries.query.dtype)).reshape(*batch, q, c, h // c, k)
-    scores = jnp.einsum("...qcrk,...sck->...crqs", query, source.key, preferred_element_type=jnp.float32)
+    scores = jnp.einsum("...qcrk,...csk->...crqs", query, source.key, preferred_element_type=jnp.float32)
     distance = queries.position[..., :, None] - source.position[..., None, :]
     seen = distance >= 0 if window is None else (distance >= 0) & (distance < window)
     seen = seen[..., None, None, :, :]
     maximum = jax.lax.stop_gradient(jnp.max(scores, axis=-1, keepdims=True, where=seen, initial=-1e30))
     weights = jnp.where(seen, jnp.exp(jnp.where(seen, scores - maximum, 0.0)), 0.0)
     numerator = jnp.einsum(
-        "...crqs,...sck->...qcrk", weights.astype(source.value.dtype), source.value, preferred_element_type=jnp.float32
+        "...crqs,...csk->...qcrk", weights.astype(source.value.dtype), source.value, preferred_element_type=jnp.float32
     )
 
     def per_head(x: Array) -> Array:

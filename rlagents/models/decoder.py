@@ -16,13 +16,13 @@ from rlagents.types import Params
 class KV(NamedTuple):
     """Keys, already rotated to their absolute positions, and values of all layers. ``c`` are key-value heads."""
 
-    key: Float[Array, "layers n length c k"]
-    value: Float[Array, "layers n length c k"]
+    key: Float[Array, "layers n c length k"]
+    value: Float[Array, "layers n c length k"]
 
 
 def empty_kv(config: DecoderConfig, rows: int, length: int) -> KV:
     """Zeros, in the compute dtype."""
-    shape = (config.num_layers, rows, length, config.num_kv_heads, config.head_dim)
+    shape = (config.num_layers, rows, config.num_kv_heads, length, config.head_dim)
     return KV(jnp.zeros(shape, config.compute_dtype), jnp.zeros(shape, config.compute_dtype))
 
 
@@ -76,9 +76,9 @@ def extend(
     step = jnp.arange(new)
     start = prefix_length[group]
     position = (start + own_length)[:, None] + step
-    past = jnp.arange(own.key.shape[2])
+    past = jnp.arange(own.key.shape[3])
     past_position = jnp.where(past < own_length[:, None], start[:, None] + past, NOWHERE)
-    slot = jnp.arange(prefix.key.shape[2])
+    slot = jnp.arange(prefix.key.shape[3])
     slot_position = jnp.where(slot < prefix_length[:, None], slot, NOWHERE)
     seats = _seats(group, prefix_length.shape[0], rows if max_rows_per_prefix is None else max_rows_per_prefix)
 
@@ -97,8 +97,14 @@ def extend(
     remat = jax.checkpoint_policies.everything_saveable
     tokens = jnp.where(real, tokens, 0)
     hidden, added = through_layers(config, params, tokens, position, attend, (own, prefix), remat)
-    place = jnp.where(real, own_length[:, None] + step, own.key.shape[2])
-    return hidden, jax.tree.map(lambda o, a: o.at[:, jnp.arange(rows)[:, None], place].set(a, mode="drop"), own, added)
+    place = jnp.where(real, own_length[:, None] + step, own.key.shape[3])
+    row = jnp.arange(rows)[:, None]
+
+    def write(old: Array, added: Array) -> Array:
+        # Indices apart from each other put their axes first.
+        return old.at[:, row, :, place].set(jnp.moveaxis(added, (1, 3), (0, 1)), mode="drop")
+
+    return hidden, jax.tree.map(write, own, added)
 
 
 def logits(config: DecoderConfig, params: Params, hidden: Float[Array, "*batch d"]) -> Float[Array, "*batch v"]:

@@ -15,7 +15,7 @@ from rlagents.models.rope import Rotary, inverse_frequencies, rotary
 from rlagents.types import Params
 
 Attend = Callable[[Queries, Array, Array, Any, Window], tuple[Array, Any]]
-"""(queries, new keys, new values, the layer's extra, window) -> (what attention gathered, what to keep)."""
+"""(queries, new keys and values ``[*batch c t k]``, the layer's extra, window) -> (what attention gathered, kept)."""
 RematPolicy = Callable[..., bool]
 """One of ``jax.checkpoint_policies``: which values of a layer the backward pass finds saved."""
 
@@ -45,6 +45,7 @@ def through_layers(
             window = jnp.where(sliding, config.sliding_window, NOWHERE)
             here = jax.tree.map(lambda local, other: jnp.where(sliding, local, other), sliding_table, table)
         query, key, value = part.before(hidden, here)
+        key, value = jnp.swapaxes(key, -3, -2), jnp.swapaxes(value, -3, -2)
         heads, kept = attend(Queries(query, position), key, value, extra, window)
         return part.after(hidden, heads), kept
 

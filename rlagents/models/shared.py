@@ -57,7 +57,7 @@ def member_log_probs(
     step = jnp.arange(t)
     real = step < sequences.length[..., None]
     position = jnp.broadcast_to(sequences.prefix_length[:, None, None] + step, (p, g, t))
-    slot = jnp.arange(kv.key.shape[2])
+    slot = jnp.arange(kv.key.shape[3])
     slot_position = jnp.where(slot < sequences.prefix_length[:, None], slot, NOWHERE)
 
     def attend(queries: Queries, key: Array, value: Array, shared: KV, window) -> tuple[Array, None]:
