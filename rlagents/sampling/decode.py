@@ -1,0 +1,176 @@
+"""The three jitted functions of the sampler: prefill prefixes, extend rows by given tokens, decode a block of tokens.
+
+Shapes are fixed by the sampler's sizes alone, so each compiles once (prefill: once a bucket of prefix lengths). The
+state is donated and written in place.
+"""
+
+import dataclasses
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import NamedSharding
+from jaxtyping import Array, Bool, Float, Int, UInt
+
+from rlagents.models import decoder
+from rlagents.models.config import DecoderConfig
+from rlagents.models.decoder import KV
+from rlagents.sampling.keys import row_keys, token_keys
+from rlagents.sampling.rule import SamplingRule, draw
+from rlagents.sampling.state import Rows, SamplerState, put_rows, take_rows
+from rlagents.sharding import replicated
+from rlagents.types import Params
+
+T = TypeVar("T")
+
+
+class Sampled(NamedTuple):
+    """What a block sampled: the first ``count[r]`` entries of column ``r``; the rest means nothing."""
+
+    token: Int[Array, "steps d"]
+    log_prob: Float[Array, "steps d"]
+    count: Int[Array, " d"]
+    stopped: Bool[Array, " d"]
+    """Whether the last token is a stop token."""
+
+
+@partial(jax.jit, static_argnames=("config", "sharding"), donate_argnames=("state",))
+def prefill_prefixes(
+    config: DecoderConfig,
+    params: Params,
+    state: SamplerState,
+    slots: Int[Array, " k"],
+    tokens: Int[Array, "k b"],
+    lengths: Int[Array, " k"],
+    *,
+    sharding: NamedSharding,
+) -> SamplerState:
+    """Write the KV of ``k`` prefixes into their slots; ``b`` is a bucket, a slot past the end is padding."""
+    new = decoder.prefill(config, params, tokens, lengths)
+    bucket = tokens.shape[1]
+
+    def write(old: Array, new: Array) -> Array:
+        return old.at[:, slots, :bucket].set(new.astype(old.dtype), mode="drop")
+
+    return _pin(dataclasses.replace(state, prefix=jax.tree.map(write, state.prefix, new)), sharding)
+
+
+@partial(jax.jit, static_argnames=("config", "group_size", "sharding"), donate_argnames=("state",))
+def extend_rows(
+    config: DecoderConfig,
+    params: Params,
+    state: SamplerState,
+    rows: Rows,
+    tokens: Int[Array, "d t"],
+    counts: Int[Array, " d"],
+    *,
+    group_size: int,
+    sharding: NamedSharding,
+) -> SamplerState:
+    """Feed ``counts[r]`` given tokens to row ``r``: their KV lands at ``length .. length + counts``."""
+    own = take_rows(state.own, rows.index)
+    _, own = decoder.extend(
+        config,
+        params,
+        tokens,
+        counts,
+        own,
+        rows.length,
+        state.prefix,
+        rows.prefix_length,
+        rows.group,
+        max_rows_per_prefix=min(group_size, rows.index.shape[0]),
+    )
+    return _pin(dataclasses.replace(state, own=put_rows(state.own, rows.index, own)), sharding)
+
+
+class _Carry(NamedTuple):
+    step: Int[Array, ""]
+    active: Bool[Array, " d"]
+    last_token: Int[Array, " d"]
+    own: KV
+    sampled: Sampled
+
+
+@partial(jax.jit, static_argnames=("config", "rule", "steps", "group_size", "sharding"), donate_argnames=("state",))
+def decode_block(
+    config: DecoderConfig,
+    params: Params,
+    state: SamplerState,
+    rows: Rows,
+    last_token: Int[Array, " d"],
+    remaining: Int[Array, " d"],
+    material: UInt[Array, "d 5"],
+    stop_ids: Int[Array, " e"],
+    *,
+    rule: SamplingRule,
+    steps: int,
+    group_size: int,
+    sharding: NamedSharding,
+) -> tuple[SamplerState, Sampled]:
+    """Sample up to ``steps`` tokens a row, fewer where all rows have stopped.
+
+    A row stops after a token of ``stop_ids`` or after ``remaining`` tokens; a row with ``remaining`` 0 does nothing.
+    Each step feeds ``last_token`` and draws the one after it, which stays un-fed.
+
+    Args:
+      config: of the decoder.
+      params: its weights.
+      state: taken over.
+      rows: which rows.
+      last_token: their un-fed tokens.
+      remaining: how many tokens each may sample.
+      material: domain, run, step, stream, member of each row (:mod:`rlagents.sampling.keys`).
+      stop_ids: token ids that end a turn.
+      rule: how to draw.
+      steps: block length.
+      group_size: upper bound on rows that share a prefix.
+      sharding: of KV.
+    """
+    width = rows.index.shape[0]
+    keys = row_keys(material)
+
+    def feed_and_draw(carry: _Carry) -> _Carry:
+        count = carry.sampled.count
+        hidden, own = decoder.extend(
+            config,
+            params,
+            carry.last_token[:, None],
+            carry.active.astype(jnp.int32),
+            carry.own,
+            rows.length + count,
+            state.prefix,
+            rows.prefix_length,
+            rows.group,
+            max_rows_per_prefix=min(group_size, width),
+        )
+        logits = decoder.logits(config, params, hidden[:, 0])
+        token, log_prob = draw(rule, token_keys(keys, rows.position + count + 1), logits)
+        token = jnp.where(carry.active, token, carry.last_token)
+        stop = carry.active & jnp.any(token[:, None] == stop_ids, axis=1)
+        count = count + carry.active
+        sampled = Sampled(
+            carry.sampled.token.at[carry.step].set(token),
+            carry.sampled.log_prob.at[carry.step].set(log_prob),
+            count,
+            carry.sampled.stopped | stop,
+        )
+        active = carry.active & ~stop & (count < remaining)
+        return _Carry(carry.step + 1, active, token, own, sampled)
+
+    nothing = Sampled(
+        jnp.zeros((steps, width), jnp.int32),
+        jnp.zeros((steps, width), jnp.float32),
+        jnp.zeros(width, jnp.int32),
+        jnp.zeros(width, bool),
+    )
+    start = _Carry(jnp.int32(0), remaining > 0, last_token, take_rows(state.own, rows.index), nothing)
+    end = jax.lax.while_loop(lambda c: (c.step < steps) & jnp.any(c.active), feed_and_draw, start)
+    state = dataclasses.replace(state, own=put_rows(state.own, rows.index, end.own))
+    return _pin(state, sharding), _pin(end.sampled, replicated(sharding.mesh))
+
+
+def _pin(tree: T, sharding: NamedSharding) -> T:
+    """Where the results live: buffers are used again only if they stay as they were split."""
+    return jax.lax.with_sharding_constraint(tree, sharding)

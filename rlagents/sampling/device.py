@@ -1,0 +1,181 @@
+"""The sampler's device side: its own copy of the weights, the state, and the three calls with host arguments."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from rlagents.models.config import DecoderConfig
+from rlagents.models.modules import logical_axes
+from rlagents.sampling.decode import Sampled, decode_block, extend_rows, prefill_prefixes
+from rlagents.sampling.rows import Table
+from rlagents.sampling.rule import SamplingRule
+from rlagents.sampling.state import Rows, empty_state
+from rlagents.sharding import kv_sharding, replicated, tree_shardings
+from rlagents.types import Params
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """Every shape the sampler compiles for follows from these."""
+
+    num_groups: int
+    num_rows: int
+    decode_rows: int
+    extend_rows: int
+    prefill_groups: int
+    max_prefix_tokens: int
+    max_member_tokens: int
+    extend_chunk_tokens: int
+    block_steps: int
+
+    def __post_init__(self):
+        for name, size in dataclasses.asdict(self).items():
+            lowest = 0 if name == "max_prefix_tokens" else 1
+            if size < lowest:
+                raise ValueError(f"{name} is {size}; give a whole number >= {lowest}")
+        for name, whole in (("decode_rows", "num_rows"), ("extend_rows", "num_rows"), ("prefill_groups", "num_groups")):
+            if getattr(self, name) > getattr(self, whole):
+                raise ValueError(f"{name}={getattr(self, name)} is more than {whole}={getattr(self, whole)}")
+
+    def prefix_bucket(self, length: int) -> int:
+        """Shape that a prefix of ``length`` tokens is computed at: ``max_prefix_tokens`` halved as often as it fits."""
+        bucket = self.max_prefix_tokens
+        while bucket > 64 and -(-bucket // 2) >= length:
+            bucket = -(-bucket // 2)
+        return bucket
+
+
+class Block(NamedTuple):
+    """What a row sampled in one block."""
+
+    token_ids: list[int]
+    log_probs: list[float]
+    at_stop_token: bool
+    """The last token is a stop token."""
+
+
+class Device:
+    """Weights, state and calls. Buffers of the state are taken over by each call."""
+
+    def __init__(self, config: DecoderConfig, mesh: Mesh, sizes: Sizes, rule: SamplingRule, stop_ids: Sequence[int]):
+        self.sizes = sizes
+        self._config = config
+        self._mesh = mesh
+        self._sharding = kv_sharding(mesh, config.num_kv_heads)
+        self._rule = rule
+        self._stop_ids = np.array(sorted(stop_ids), np.int32)
+        self._params: Params = None
+        self._state = empty_state(
+            config,
+            mesh,
+            num_groups=sizes.num_groups,
+            max_prefix_tokens=max(sizes.max_prefix_tokens, 1),
+            num_rows=sizes.num_rows,
+            max_member_tokens=sizes.max_member_tokens,
+        )
+        # Largest group so far, not largest open group: the shapes of the decode step must not go back and forth.
+        self._group_size = 1
+
+    def load(self, params: Params) -> None:
+        """Copy weights: buffers of their own, whatever becomes of the originals."""
+        self._params = None  # frees the old ones first
+        shardings = tree_shardings(logical_axes(self._config), params, self._mesh)
+        self._params = jax.device_put(params, shardings, may_alias=False)
+
+    def expect_group(self, group_size: int) -> None:
+        """Groups of this size will come."""
+        self._group_size = max(self._group_size, group_size)
+
+    def prefill(self, prefixes: Mapping[int, Sequence[int]]) -> None:
+        """Compute prefixes into their slots."""
+        width = self.sizes.prefill_groups
+        pending = [(slot, prefix) for slot, prefix in prefixes.items() if prefix]
+        while pending:
+            now, pending = pending[:width], pending[width:]
+            slots = np.full(width, self.sizes.num_groups, np.int32)
+            lengths = np.zeros(width, np.int32)
+            tokens = np.zeros((width, self.sizes.prefix_bucket(max(len(prefix) for _, prefix in now))), np.int32)
+            for place, (slot, prefix) in enumerate(now):
+                slots[place], lengths[place] = slot, len(prefix)
+                tokens[place, : len(prefix)] = prefix
+            self._state = prefill_prefixes(
+                self._config, self._params, self._state, *self._put(slots, tokens, lengths), sharding=self._sharding
+            )
+
+    def extend(self, table: Table, numbers: Sequence[int]) -> None:
+        """Feed up to ``extend_chunk_tokens`` un-fed tokens, never the last one, to at most ``extend_rows`` rows."""
+        width, chunk = self.sizes.extend_rows, self.sizes.extend_chunk_tokens
+        rows, place = self._rows(table, numbers, width)
+        tokens, counts = np.zeros((width, chunk), np.int32), np.zeros(width, np.int32)
+        for number in numbers:
+            row = table.opened(number)
+            fed = row.feed(min(chunk, len(row.unfed) - 1))
+            tokens[place[number], : len(fed)] = fed
+            counts[place[number]] = len(fed)
+        arguments = self._put(tokens, counts)
+        self._state = extend_rows(
+            self._config,
+            self._params,
+            self._state,
+            rows,
+            *arguments,
+            group_size=self._group_size,
+            sharding=self._sharding,
+        )
+
+    def decode(self, table: Table, remaining: Mapping[int, int]) -> dict[int, Block]:
+        """Decode one block: up to ``remaining[row]`` tokens a row."""
+        width = self.sizes.decode_rows
+        rows, place = self._rows(table, list(remaining), width)
+        last, budget, material = np.zeros(width, np.int32), np.zeros(width, np.int32), np.zeros((width, 5), np.uint32)
+        for number, count in remaining.items():
+            row = table.opened(number)
+            (last[place[number]],) = row.unfed
+            budget[place[number]] = count
+            material[place[number]] = row.material
+        self._state, sampled = decode_block(
+            self._config,
+            self._params,
+            self._state,
+            rows,
+            *self._put(last, budget, material, self._stop_ids),
+            rule=self._rule,
+            steps=self.sizes.block_steps,
+            group_size=self._group_size,
+            sharding=self._sharding,
+        )
+        return _by_row(jax.device_get(sampled), place, remaining)
+
+    def _rows(self, table: Table, chosen: Sequence[int], width: int) -> tuple[Rows, dict[int, int]]:
+        """Arguments about the chosen rows and the place each takes; unchosen rows fill the call up."""
+        everyone = range(self.sizes.num_rows)
+        if width < self.sizes.num_rows:
+            taken = set(chosen)
+            filler = (number for number in everyone if number not in taken)
+            index = [*chosen, *(next(filler) for _ in range(width - len(chosen)))]
+        else:
+            index = list(everyone)
+        held = [table.rows[number] for number in index]
+        length = [row.length if row else 0 for row in held]
+        group = [row.slot if row else self.sizes.num_groups for row in held]
+        prefix_length = [len(prefix) for prefix in table.prefixes]
+        columns = (np.array(column, np.int32) for column in (index, length, group, prefix_length))
+        return Rows(*self._put(*columns)), {number: place for place, number in enumerate(index)}
+
+    def _put(self, *arguments: np.ndarray) -> tuple:
+        return jax.device_put(arguments, replicated(self._mesh))
+
+
+def _by_row(sampled: Sampled, place: Mapping[int, int], numbers: Iterable[int]) -> dict[int, Block]:
+    blocks = {}
+    for number in numbers:
+        column = place[number]
+        mine = slice(0, int(sampled.count[column])), column
+        blocks[number] = Block(
+            sampled.token[mine].tolist(), sampled.log_prob[mine].tolist(), bool(sampled.stopped[column])
+        )
+    return blocks

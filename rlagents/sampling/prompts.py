@@ -1,0 +1,26 @@
+"""From the members' prompts to one shared prefix and what each member holds of its own."""
+
+from collections.abc import Sequence
+
+
+def split_prompts(prompts: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
+    """Split off the longest common prefix, less its last token.
+
+    ``prefix ++ tails[i] == prompts[i]``, and every tail holds at least one token: the one to predict from.
+
+    Raises:
+      ValueError: no prompt at all, or an empty one.
+    """
+    if not prompts:
+        raise ValueError("a group needs at least one member; got no prompts")
+    for member, prompt in enumerate(prompts):
+        if len(prompt) == 0:
+            raise ValueError(f"the prompt of member {member} is empty; a model turn needs a token to predict from")
+    common = 0
+    # Of the sorted prompts the first and the last differ earliest.
+    for first, last in zip(min(map(list, prompts)), max(map(list, prompts)), strict=False):
+        if first != last:
+            break
+        common += 1
+    shared = max(common - 1, 0)
+    return list(prompts[0][:shared]), [list(prompt[shared:]) for prompt in prompts]

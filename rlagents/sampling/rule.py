@@ -1,0 +1,84 @@
+"""The sampling rule: how the next token is drawn from logits, and which log-probability is recorded for it."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key
+
+
+@dataclasses.dataclass(frozen=True)
+class SamplingRule:
+    """Temperature, then top-k, then top-p (the nucleus is taken of what top-k left, renormalised).
+
+    Args:
+      temperature: logits are divided by it; 0 takes the most likely token.
+      top_k: keep the k most likely tokens (all that tie with the k-th); None keeps all.
+      top_p: keep the smallest set of most likely tokens whose probability reaches ``top_p``; None keeps all.
+
+    Raises:
+      ValueError: temperature below 0 or not finite, top_k below 1, top_p outside (0, 1].
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+
+    def __post_init__(self):
+        if not 0 <= self.temperature < float("inf"):
+            raise ValueError(f"temperature is {self.temperature}; give a number >= 0 (0 takes the most likely token)")
+        if self.top_k is not None and self.top_k < 1:
+            raise ValueError(f"top_k is {self.top_k}; give a whole number >= 1, or None to keep every token")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p is {self.top_p}; give a number in (0, 1], or None to keep every token")
+
+    @property
+    def recorded_temperature(self) -> float:
+        """Temperature of the recorded log-prob: the sampling temperature, or 1 where decoding is greedy."""
+        return self.temperature or 1.0
+
+
+def draw(
+    rule: SamplingRule, keys: Key[Array, " d"], logits: Float[Array, "d v"]
+) -> tuple[Int[Array, " d"], Float[Array, " d"]]:
+    """Draw one token a row by Gumbel-argmax.
+
+    ``token = argmax(logits / temperature + gumbel(key))`` over the tokens that top-k and top-p keep;
+    ``log_prob = log_softmax(logits / temperature)[token]`` over the **full** vocabulary, whatever was kept: that is
+    what a trainer recomputes.
+
+    Args:
+      rule: a compile-time constant.
+      keys: one a row.
+      logits: float32, before the division by temperature.
+
+    Returns:
+      Tokens (int32) and their log-probs (float32, nats).
+    """
+    scaled = logits.astype(jnp.float32) / rule.recorded_temperature
+    if rule.temperature == 0:
+        token = jnp.argmax(scaled, axis=-1)
+    else:
+        vocabulary = scaled.shape[-1:]
+        noise = jax.vmap(lambda key: jax.random.gumbel(key, vocabulary, jnp.float32))(keys)
+        token = jnp.argmax(_keep_nucleus(rule, _keep_top(rule, scaled)) + noise, axis=-1)
+    chosen = jnp.take_along_axis(scaled, token[:, None], axis=-1)[:, 0]
+    return token.astype(jnp.int32), chosen - jax.nn.logsumexp(scaled, axis=-1)
+
+
+def _keep_top(rule: SamplingRule, scaled: Float[Array, "d v"]) -> Float[Array, "d v"]:
+    if rule.top_k is None:
+        return scaled
+    kth = jax.lax.top_k(scaled, min(rule.top_k, scaled.shape[-1]))[0][:, -1:]
+    return jnp.where(scaled >= kth, scaled, -jnp.inf)
+
+
+def _keep_nucleus(rule: SamplingRule, scaled: Float[Array, "d v"]) -> Float[Array, "d v"]:
+    if rule.top_p is None:
+        return scaled
+    descending = jnp.sort(scaled, axis=-1, descending=True)
+    probability = jax.nn.softmax(descending, axis=-1)
+    before = jnp.cumsum(probability, axis=-1) - probability
+    # The most likely token has nothing before it, so at least one is always kept.
+    lowest = jnp.min(jnp.where(before < rule.top_p, descending, jnp.inf), axis=-1, keepdims=True)
+    return jnp.where(scaled >= lowest, scaled, -jnp.inf)
