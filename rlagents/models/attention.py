@@ -1,9 +1,12 @@
 """Attention over several sources of keys and values with one softmax.
 
-A query may look at a prefix that it shares with other queries and at keys of its own. Each source is attended to where
-it lies and gives a partial result; ``merge`` joins the partials as if the keys had been concatenated:
+A query may look at a prefix that it shares with other members of its group and at keys of its own. Each source is
+attended to where it lies and gives a partial result; partials are joined as if their keys had been concatenated:
 
     m = max_i m_i,   out = sum_i exp(m_i - m) numerator_i / sum_i exp(m_i - m) denominator_i
+
+The backward pass goes source by source too. With the log-normalizer ``L`` of the joint softmax, ``p = exp(s - L)`` and
+``delta = sum(d_out * out)``, the logits' gradient is ``p (d_out . v - delta)`` (Dao et al. 2022, arXiv:2205.14135).
 
 A query sees a key when ``key position <= query position`` and ``query position - key position < window``. That one rule
 covers causality, sliding windows and padding, whose position is ``NOWHERE``.
@@ -15,67 +18,95 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float, Int
 
 NOWHERE = jnp.iinfo(jnp.int32).max
 """Position of a key that no query may see."""
+ATTENTION = "attention"
+"""Name under which a rematerialisation policy finds what the backward pass of attention needs."""
+
+Window = int | Int[Array, ""] | None
 
 
 class Queries(NamedTuple):
-    """Rotated queries and their absolute positions."""
+    """Rotated queries and their absolute positions, ``b`` batches of ``g`` members."""
 
-    query: Float[Array, "*batch q h k"]
-    position: Int[Array, "*batch q"]
+    query: Float[Array, "b g h q k"]
+    position: Int[Array, "b g q"]
 
 
 class Source(NamedTuple):
-    """Rotated keys, values and the keys' absolute positions; ``h`` is a multiple of the key-value heads ``c``.
+    """Rotated keys, values and the keys' absolute positions.
 
-    Heads come before positions: that is how the products read a cache without transposing it.
+    ``x`` is ``g``, or 1 where all members share the source; ``h`` is a multiple of the key-value heads ``c``.
     """
 
-    key: Float[Array, "*batch c s k"]
-    value: Float[Array, "*batch c s k"]
-    position: Int[Array, "*batch s"]
+    key: Float[Array, "b x c s k"]
+    value: Float[Array, "b x c s k"]
+    position: Int[Array, "b x s"]
 
 
 class Partial(NamedTuple):
-    """Softmax attention over one source before the division, float32. ``maximum`` carries no gradient."""
+    """Softmax attention over one source before the division, float32."""
 
-    numerator: Float[Array, "*batch q h k"]
-    maximum: Float[Array, "*batch q h"]
-    denominator: Float[Array, "*batch q h"]
-
-
-Window = int | Int[Array, ""] | None
-Backend = Callable[[Queries, Source, float, Window], Partial]
+    numerator: Float[Array, "b g h q k"]
+    maximum: Float[Array, "b g h q"]
+    denominator: Float[Array, "b g h q"]
 
 
-def dense(queries: Queries, source: Source, scale: float, window: Window) -> Partial:
-    """Plain XLA: all logits ``[*batch h q s]`` at once, in float32."""
-    *batch, q, h, k = queries.query.shape
-    c = source.key.shape[-3]
-    query = (queries.query * jnp.asarray(scale, queries.query.dtype)).reshape(*batch, q, c, h // c, k)
-    scores = jnp.einsum("...qcrk,...csk->...crqs", query, source.key, preferred_element_type=jnp.float32)
-    distance = queries.position[..., :, None] - source.position[..., None, :]
-    seen = distance >= 0 if window is None else (distance >= 0) & (distance < window)
-    seen = seen[..., None, None, :, :]
-    maximum = jax.lax.stop_gradient(jnp.max(scores, axis=-1, keepdims=True, where=seen, initial=-1e30))
-    weights = jnp.where(seen, jnp.exp(jnp.where(seen, scores - maximum, 0.0)), 0.0)
-    numerator = jnp.einsum(
-        "...crqs,...csk->...qcrk", weights.astype(source.value.dtype), source.value, preferred_element_type=jnp.float32
-    )
+class Outcome(NamedTuple):
+    """What the backward pass of one source needs to know of the joint softmax."""
 
-    def per_head(x: Array) -> Array:
-        return jnp.moveaxis(x, -1, -3).reshape(*batch, q, h)
-
-    return Partial(numerator.reshape(*batch, q, h, k), per_head(maximum[..., 0]), per_head(jnp.sum(weights, axis=-1)))
+    log_normalizer: Float[Array, "b g h q"]
+    d_out: Float[Array, "b g h q k"]
+    delta: Float[Array, "b g h q"]
 
 
-def merge(partials: Sequence[Partial]) -> Float[Array, "*batch q h k"]:
-    """The softmax average over all sources, float32. Every query must see at least one key."""
+class Backend(NamedTuple):
+    """One way to compute attention to one source."""
+
+    forward: Callable[[float, Queries, Source, Window], Partial]
+    backward: Callable[[float, Queries, Source, Window, Outcome], tuple[Array, Array, Array]]
+    """Gradients of queries, keys and values, in their dtypes."""
+
+
+def merge(partials: Sequence[Partial]) -> tuple[Float[Array, "b g h q k"], Float[Array, "b g h q"]]:
+    """The softmax average over all sources and the log-normalizer, float32. Every query must see some key."""
     maximum = functools.reduce(jnp.maximum, [partial.maximum for partial in partials])
     weights = [jnp.exp(partial.maximum - maximum) for partial in partials]
     numerators = [weight[..., None] * partial.numerator for weight, partial in zip(weights, partials)]
     denominators = [weight * partial.denominator for weight, partial in zip(weights, partials)]
-    return functools.reduce(jnp.add, numerators) / functools.reduce(jnp.add, denominators)[..., None]
+    denominator = functools.reduce(jnp.add, denominators)
+    return functools.reduce(jnp.add, numerators) / denominator[..., None], maximum + jnp.log(denominator)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def attend(
+    backend: Backend, scale: float, queries: Queries, sources: tuple[Source, ...], window: Window
+) -> Float[Array, "b g h q k"]:
+    """Softmax average of the sources' values with logits ``scale * query . key``, in the dtype of the queries.
+
+    Softmax statistics are float32. Carries gradient to queries, keys and values.
+    """
+    return _attend_forward(backend, scale, queries, sources, window)[0]
+
+
+def _attend_forward(backend: Backend, scale: float, queries: Queries, sources: tuple[Source, ...], window: Window):
+    out, log_normalizer = merge([backend.forward(scale, queries, source, window) for source in sources])
+    out = checkpoint_name(out.astype(queries.query.dtype), ATTENTION)
+    log_normalizer = checkpoint_name(log_normalizer, ATTENTION)
+    return out, (queries, sources, window, out, log_normalizer)
+
+
+def _attend_backward(backend: Backend, scale: float, saved: tuple, d_out: Array):
+    queries, sources, window, out, log_normalizer = saved
+    delta = jnp.sum(d_out.astype(jnp.float32) * out.astype(jnp.float32), axis=-1)
+    outcome = Outcome(log_normalizer, d_out, delta)
+    gradients = [backend.backward(scale, queries, source, window, outcome) for source in sources]
+    d_query = functools.reduce(jnp.add, [d_query for d_query, _, _ in gradients])
+    d_sources = tuple(Source(d_key, d_value, None) for _, d_key, d_value in gradients)  # pyright: ignore[reportArgumentType]
+    return Queries(d_query, None), d_sources, None  # pyright: ignore[reportArgumentType]
+
+
+attend.defvjp(_attend_forward, _attend_backward)

@@ -6,15 +6,19 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from rlagents.models.attention import NOWHERE, Backend, Partial, Queries, Source, dense, merge
+from rlagents.models.attention import NOWHERE, Backend, Partial, Queries, Source, Window, attend, merge
 from rlagents.models.config import DecoderConfig
+from rlagents.models.dense import dense
 from rlagents.models.head import head_logits
 from rlagents.models.layers import RematPolicy, through_layers
 from rlagents.types import Params
 
 
 class KV(NamedTuple):
-    """Keys, already rotated to their absolute positions, and values of all layers. ``c`` are key-value heads."""
+    """Keys, already rotated to their absolute positions, and values of all layers. ``c`` are key-value heads.
+
+    Heads come before positions: that is how the products of attention read a cache without transposing it.
+    """
 
     key: Float[Array, "layers n c length k"]
     value: Float[Array, "layers n c length k"]
@@ -36,14 +40,14 @@ def prefill(
     remat_policy: RematPolicy = jax.checkpoint_policies.nothing_saveable,
 ) -> KV:
     """Keys and values of prefixes padded on the right; entries from ``lengths`` on are finite but mean nothing."""
-    position = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
+    position = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)[:, None]
 
-    def attend(queries: Queries, key: Array, value: Array, _, window) -> tuple[Array, KV]:
-        own = backend(queries, Source(key, value, position), config.attention_scale, window)
-        return merge([own]), KV(key, value)
+    def gather(queries: Queries, key: Array, value: Array, _: None, window: Window) -> tuple[Array, KV]:
+        own = Source(key, value, position)
+        return attend(backend, config.attention_scale, queries, (own,), window), KV(key[:, 0], value[:, 0])
 
-    tokens = jnp.where(position < lengths[:, None], tokens, 0)
-    return through_layers(config, params, tokens, position, attend, None, remat_policy)[1]
+    tokens = jnp.where(position < lengths[:, None, None], tokens[:, None], 0)
+    return through_layers(config, params, tokens, position, gather, None, remat_policy)[1]
 
 
 def extend(
@@ -60,51 +64,55 @@ def extend(
     max_rows_per_prefix: int | None = None,
     backend: Backend = dense,
 ) -> tuple[Float[Array, "n t d"], KV]:
-    """Feed ``counts[r]`` tokens to every row; ``t = 1`` is the decode step.
+    """Feed ``counts[r]`` tokens to every row; ``t = 1`` is the decode step. Carries no gradient.
 
     Token ``i`` of row ``r`` is at position ``prefix_length[group[r]] + own_length[r] + i``. It attends to prefix slot
     ``group[r]``, to the first ``own_length[r]`` entries of ``own[:, r]`` and to the new tokens up to itself. Prefixes
     are read where they lie: queries go to their slot and come back, keys and values are never copied to rows.
 
     ``max_rows_per_prefix`` bounds how many rows of this call share a slot; None means all of them could. A good bound
-    makes the call cheaper; rows beyond a wrong one get NaN.
+    makes the call cheaper; rows beyond a wrong one get NaN. ``group[r]`` past the last slot is allowed for a row that
+    does not matter.
 
-    Returns hidden states after the final norm (those at and after ``counts`` mean nothing) and ``own`` with the new
+    Returns hidden states after the final norm (those from ``counts`` on mean nothing) and ``own`` with the new
     entries at ``own_length .. own_length + counts``; entries beyond its capacity are dropped.
     """
     rows, new = tokens.shape
+    capacity = own.key.shape[3]
+    start = jnp.take(prefix_length, group, mode="clip")
     step = jnp.arange(new)
-    start = prefix_length[group]
     position = (start + own_length)[:, None] + step
-    past = jnp.arange(own.key.shape[3])
+    past = jnp.arange(capacity)
     past_position = jnp.where(past < own_length[:, None], start[:, None] + past, NOWHERE)
     slot = jnp.arange(prefix.key.shape[3])
     slot_position = jnp.where(slot < prefix_length[:, None], slot, NOWHERE)
     seats = _seats(group, prefix_length.shape[0], rows if max_rows_per_prefix is None else max_rows_per_prefix)
 
-    def attend(queries: Queries, key: Array, value: Array, extra: tuple[KV, KV], window) -> tuple[Array, KV]:
-        before, shared = extra
-        scale = config.attention_scale
-        at_slots = backend(_to_slots(queries, seats), Source(*shared, slot_position), scale, window)
+    def gather(queries: Queries, key: Array, value: Array, extra: tuple[KV, KV], window: Window) -> tuple[Array, KV]:
+        before, shared = (KV(*(x[:, None] for x in kv)) for kv in extra)
+
+        def partial(queries: Queries, source: Source) -> Partial:
+            return backend.forward(config.attention_scale, queries, source, window)
+
         parts = [
-            _to_rows(at_slots, seats, new),
-            backend(queries, Source(*before, past_position), scale, window),
-            backend(queries, Source(key, value, position), scale, window),
+            _to_rows(partial(_to_slots(queries, seats), Source(*shared, slot_position[:, None])), seats),
+            partial(queries, Source(*before, past_position[:, None])),
+            partial(queries, Source(key, value, position[:, None])),
         ]
-        return merge(parts), KV(key, value)
+        return merge(parts)[0].astype(queries.query.dtype), KV(key[:, 0], value[:, 0])
 
     real = step < counts[:, None]
-    remat = jax.checkpoint_policies.everything_saveable
-    tokens = jnp.where(real, tokens, 0)
-    hidden, added = through_layers(config, params, tokens, position, attend, (own, prefix), remat)
-    place = jnp.where(real, own_length[:, None] + step, own.key.shape[3])
+    save_all = jax.checkpoint_policies.everything_saveable
+    fed = jnp.where(real, tokens, 0)[:, None]
+    hidden, added = through_layers(config, params, fed, position[:, None], gather, (own, prefix), save_all)
+    place = jnp.where(real, own_length[:, None] + step, capacity)
     row = jnp.arange(rows)[:, None]
 
     def write(old: Array, added: Array) -> Array:
         # Indices apart from each other put their axes first.
-        return old.at[:, row, :, place].set(jnp.moveaxis(added, (1, 3), (0, 1)), mode="drop")
+        return old.at[:, row, :, place].set(jnp.moveaxis(added, (1, 3), (0, 1)).astype(old.dtype), mode="drop")
 
-    return hidden, jax.tree.map(write, own, added)
+    return hidden[:, 0], jax.tree.map(write, own, added)
 
 
 def logits(config: DecoderConfig, params: Params, hidden: Float[Array, "*batch d"]) -> Float[Array, "*batch v"]:
@@ -121,31 +129,29 @@ class _Seats(NamedTuple):
     row: Int[Array, "m seats"]
     """Which row sits here; the number of rows where none does."""
     seat: Int[Array, " n"]
-    """``slot * seats + seat`` of every row; past the end for a row that found no seat."""
+    """``slot * seats + seat`` of every row; past the end for a row that found no seat, 0 for one of no slot."""
 
 
 def _seats(group: Int[Array, " n"], slots: int, seats: int) -> _Seats:
     rows = group.shape[0]
     of_slot = group[:, None] == jnp.arange(slots)
     rank = jnp.sum(jnp.where(of_slot, jnp.cumsum(of_slot, axis=0), 0), axis=1) - 1
-    table = jnp.full((slots, seats), rows).at[group, rank].set(jnp.arange(rows), mode="drop")
-    return _Seats(table, jnp.where(rank < seats, group * seats + rank, slots * seats))
+    seated = (rank >= 0) & (rank < seats)
+    table = jnp.full((slots, seats), rows).at[group, jnp.where(seated, rank, seats)].set(jnp.arange(rows), mode="drop")
+    no_seat = jnp.where(rank < 0, 0, slots * seats)
+    return _Seats(table, jnp.where(seated, group * seats + rank, no_seat))
 
 
 def _to_slots(queries: Queries, seats: _Seats) -> Queries:
-    """``[n t ..] -> [m seats*t ..]``."""
+    """``[n 1 ..] -> [m seats ..]``."""
+    return jax.tree.map(lambda x: jnp.take(x[:, 0], seats.row, axis=0, mode="fill", fill_value=0), queries)
+
+
+def _to_rows(partial: Partial, seats: _Seats) -> Partial:
+    """``[m seats ..] -> [n 1 ..]``, NaN for a row that found no seat."""
 
     def move(x: Array) -> Array:
-        x = jnp.take(x, seats.row, axis=0, mode="fill", fill_value=0)
-        return x.reshape(x.shape[0], -1, *x.shape[3:])
-
-    return jax.tree.map(move, queries)
-
-
-def _to_rows(partial: Partial, seats: _Seats, new: int) -> Partial:
-    """``[m seats*t ..] -> [n t ..]``, NaN for a row without a seat."""
-
-    def move(x: Array) -> Array:
-        return jnp.take(x.reshape(-1, new, *x.shape[2:]), seats.seat, axis=0, mode="fill", fill_value=jnp.nan)
+        x = x.reshape(-1, *x.shape[2:])
+        return jnp.take(x, seats.seat, axis=0, mode="fill", fill_value=jnp.nan)[:, None]
 
     return jax.tree.map(move, partial)

@@ -9,6 +9,7 @@ so one chunk's logits ``[*batch chunk v]`` are all that exists at any time (comp
 """
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,12 +21,11 @@ def head_logits(hidden: Float[Array, "*batch d"], head: Float[Array, "v d"]) -> 
     return jnp.einsum("...d,vd->...v", hidden, head.astype(hidden.dtype), preferred_element_type=jnp.float32)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
 def log_prob_and_entropy(
     hidden: Float[Array, "*batch t d"],
     head: Float[Array, "v d"],
     targets: Int[Array, "*batch t"],
-    temperature: Float[Array, ""],
+    temperature: float | Float[Array, ""],
     chunk_tokens: int,
 ) -> tuple[Float[Array, "*batch t"], Float[Array, "*batch t"]]:
     """Log-probability of ``targets`` and entropy (nats) under ``softmax(hidden head^T / temperature)``, float32.
@@ -34,8 +34,12 @@ def log_prob_and_entropy(
     sharded: ``chunk_tokens // batch size`` positions each, at least one. The result does not depend on
     ``chunk_tokens``. Carries gradient to ``hidden`` and ``head`` only.
     """
-    outputs, _ = _forward(hidden, head, targets, temperature, chunk_tokens)
-    return outputs
+    return _chunked(hidden, head, targets, jnp.asarray(temperature, jnp.float32), chunk_tokens)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
+def _chunked(hidden, head, targets, temperature, chunk_tokens) -> Any:
+    return _forward(hidden, head, targets, temperature, chunk_tokens)[0]
 
 
 def _forward(hidden, head, targets, temperature, chunk_tokens):
@@ -77,7 +81,7 @@ def _backward(chunk_tokens, saved, cotangents):
     return _join(d_hidden, length, -2), head_gradient.astype(head.dtype), None, jnp.zeros_like(temperature)
 
 
-log_prob_and_entropy.defvjp(_forward, _backward)
+_chunked.defvjp(_forward, _backward)
 
 
 def _is_target(logits: Array, targets: Array) -> Array:

@@ -14,8 +14,8 @@ from rlagents.models.modules import block, trunk
 from rlagents.models.rope import Rotary, inverse_frequencies, rotary
 from rlagents.types import Params
 
-Attend = Callable[[Queries, Array, Array, Any, Window], tuple[Array, Any]]
-"""(queries, new keys and values ``[*batch c t k]``, the layer's extra, window) -> (what attention gathered, kept)."""
+Gather = Callable[[Queries, Array, Array, Any, Window], tuple[Array, Any]]
+"""(queries, new keys and values ``[b g c t k]``, the layer's extra, window) -> (what attention gathered, kept)."""
 RematPolicy = Callable[..., bool]
 """One of ``jax.checkpoint_policies``: which values of a layer the backward pass finds saved."""
 
@@ -23,15 +23,15 @@ RematPolicy = Callable[..., bool]
 def through_layers(
     config: DecoderConfig,
     params: Params,
-    tokens: Int[Array, "*batch t"],
-    position: Int[Array, "*batch t"],
-    attend: Attend,
+    tokens: Int[Array, "b g t"],
+    position: Int[Array, "b g t"],
+    gather: Gather,
     extras: Any,
     remat_policy: RematPolicy,
-) -> tuple[Float[Array, "*batch t d"], Any]:
-    """Final hidden states, after the final norm, and what ``attend`` kept, stacked over layers.
+) -> tuple[Float[Array, "b g t d"], Any]:
+    """Final hidden states, after the final norm, and what ``gather`` kept, stacked over layers.
 
-    ``extras`` has a leading axis of layers; each layer's slice is handed to ``attend``.
+    ``extras`` has a leading axis of layers; each layer's slice is handed to ``gather``.
     """
     root = trunk(config, params)
     table = rotary(position, inverse_frequencies(config.head_dim, config.rope_theta, config.rope_scaling))
@@ -45,8 +45,7 @@ def through_layers(
             window = jnp.where(sliding, config.sliding_window, NOWHERE)
             here = jax.tree.map(lambda local, other: jnp.where(sliding, local, other), sliding_table, table)
         query, key, value = part.before(hidden, here)
-        key, value = jnp.swapaxes(key, -3, -2), jnp.swapaxes(value, -3, -2)
-        heads, kept = attend(Queries(query, position), key, value, extra, window)
+        heads, kept = gather(Queries(query, position), key, value, extra, window)
         return part.after(hidden, heads), kept
 
     sliding = np.array(config.sliding_layers) if config.sliding_layers else np.zeros(config.num_layers, bool)

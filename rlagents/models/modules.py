@@ -62,23 +62,23 @@ class Attention(nnx.Module):
             self.key_norm = RMSNorm(config, k, "head_dim")
 
     def project(self, x: Float[Array, "*batch t d"], table: Rotary) -> tuple[Array, Array, Array]:
-        """Rotated queries ``[*batch t h k]``, rotated keys and plain values ``[*batch t c k]``."""
+        """Rotated queries ``[*batch h t k]``, rotated keys and plain values ``[*batch c t k]``."""
 
         def heads(kernel: nnx.Param) -> Array:
-            return jnp.einsum("...d,dhk->...hk", x, kernel[...].astype(x.dtype))
+            return jnp.einsum("...td,dhk->...htk", x, kernel[...].astype(x.dtype))
 
         query, key, value = heads(self.query), heads(self.key), heads(self.value)
         if self.config.qkv_bias:
-            query += self.query_bias[...].astype(x.dtype)
-            key += self.key_bias[...].astype(x.dtype)
-            value += self.value_bias[...].astype(x.dtype)
+            query += self.query_bias[...].astype(x.dtype)[:, None]
+            key += self.key_bias[...].astype(x.dtype)[:, None]
+            value += self.value_bias[...].astype(x.dtype)[:, None]
         if self.config.qk_norm:
             query, key = self.query_norm(query), self.key_norm(key)
         return rotate(query, table), rotate(key, table), value
 
-    def combine(self, heads: Float[Array, "*batch t h k"]) -> Float[Array, "*batch t d"]:
+    def combine(self, heads: Float[Array, "*batch h t k"]) -> Float[Array, "*batch t d"]:
         """Output projection."""
-        return jnp.einsum("...hk,hkd->...d", heads, self.output[...].astype(heads.dtype))
+        return jnp.einsum("...htk,hkd->...td", heads, self.output[...].astype(heads.dtype))
 
 
 class MLP(nnx.Module):
@@ -114,9 +114,9 @@ class Block(nnx.Module):
         """Queries, keys and values of the layer."""
         return self.attention.project(self.attention_norm(x), table)
 
-    def after(self, x: Float[Array, "*batch t d"], heads: Float[Array, "*batch t h k"]) -> Float[Array, "*batch t d"]:
+    def after(self, x: Float[Array, "*batch t d"], heads: Float[Array, "*batch h t k"]) -> Float[Array, "*batch t d"]:
         """The layer's output, given its input and what attention gathered."""
-        added = self.attention.combine(heads.astype(x.dtype))
+        added = self.attention.combine(heads)
         x = x + (self.post_attention_norm(added) if self.config.post_norms else added)
         added = self.mlp(self.mlp_norm(x))
         return x + (self.post_mlp_norm(added) if self.config.post_norms else added)

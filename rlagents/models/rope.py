@@ -27,8 +27,8 @@ def rotary(positions: Int[Array, "*batch t"], frequencies: np.ndarray) -> Rotary
     return Rotary(jnp.cos(angles), jnp.sin(angles))
 
 
-def rotate(x: Float[Array, "*batch t h k"], table: Rotary) -> Float[Array, "*batch t h k"]:
+def rotate(x: Float[Array, "*batch h t k"], table: Rotary) -> Float[Array, "*batch h t k"]:
     """Turn the pairs ``(x[i], x[i + head_dim / 2])`` by their angles, in float32; the dtype of ``x`` is kept."""
     first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
-    cos, sin = table.cos[..., None, :], table.sin[..., None, :]
+    cos, sin = table.cos[..., None, :, :], table.sin[..., None, :, :]
     return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1).astype(x.dtype)

@@ -12,9 +12,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from rlagents.models.attention import NOWHERE, Backend, Partial, Queries, Source, dense, merge
+from rlagents.models.attention import NOWHERE, Backend, Queries, Source, Window, attend
 from rlagents.models.config import DecoderConfig
 from rlagents.models.decoder import KV, head_weight, prefill
+from rlagents.models.dense import dense
 from rlagents.models.head import log_prob_and_entropy
 from rlagents.models.layers import RematPolicy, through_layers
 from rlagents.types import Params, Sequences
@@ -58,22 +59,20 @@ def member_log_probs(
     real = step < sequences.length[..., None]
     position = jnp.broadcast_to(sequences.prefix_length[:, None, None] + step, (p, g, t))
     slot = jnp.arange(kv.key.shape[3])
-    slot_position = jnp.where(slot < sequences.prefix_length[:, None], slot, NOWHERE)
+    slot_position = jnp.where(slot < sequences.prefix_length[:, None], slot, NOWHERE)[:, None]
 
-    def attend(queries: Queries, key: Array, value: Array, shared: KV, window) -> tuple[Array, None]:
-        scale = config.attention_scale
-        folded = jax.tree.map(lambda x: x.reshape(p, g * t, *x.shape[3:]), queries)
-        at_prefix = backend(folded, Source(*shared, slot_position), scale, window)
-        at_prefix = Partial(*(x.reshape(p, g, t, *x.shape[2:]) for x in at_prefix))
-        return merge([at_prefix, backend(queries, Source(key, value, position), scale, window)]), None
+    def gather(queries: Queries, key: Array, value: Array, extra: KV, window: Window) -> tuple[Array, None]:
+        shared = Source(extra.key[:, None], extra.value[:, None], slot_position)
+        sources = (shared, Source(key, value, position))
+        return attend(backend, config.attention_scale, queries, sources, window), None
 
     tokens = jnp.where(real, sequences.tokens, 0)
-    hidden, _ = through_layers(config, params, tokens, position, attend, kv, remat_policy)
+    hidden, _ = through_layers(config, params, tokens, position, gather, kv, remat_policy)
     log_prob, entropy = log_prob_and_entropy(
         hidden[:, :, :-1],
         head_weight(config, params),
         tokens[:, :, 1:],
-        jnp.asarray(temperature, jnp.float32),
+        temperature,
         head_chunk_tokens,
     )
     predicted = real[:, :, 1:]
