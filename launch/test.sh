@@ -6,6 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 venv="${VENV:-.venv-test}"
 bash launch/install.sh "$venv" bfcl,gguf,test
+bash launch/fetch_tokenizers.sh
 marker="not full"
 if [ "${1:-}" = "--full" ]; then marker=""; shift; fi
 "$venv/bin/ruff" check .

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from rlagents.facts import Message
 from rlagents.rollouts.append_only import RewritingTemplateError, Tools, closing_string, differs
+from rlagents.rollouts.pinned_date import pin_date
 from rlagents.rollouts.templates import STAND_INS
 
 PINNED_DATE = datetime.date(2024, 7, 26)
@@ -52,15 +53,15 @@ class Chat:
     ):
         self.tokenizer = tokenizer
         self.template = template
-        self._arguments = _pin_date(pinned_date) | dict(template_arguments or {})
-        self.closing = closing_string(self.render)
+        self._renderer = _Renderer(tokenizer, template, pinned_date, template_arguments)
+        self.closing = closing_string(self._renderer)
         """What the template writes after the assistant's text, up to the next message."""
         self.closing_ids = self.encode(self.closing)
         self._check_lossless()
 
     def render(self, messages: Sequence[Message], tools: Tools, add_generation_prompt: bool) -> str:
         """The conversation as text."""
-        return _render(self.tokenizer, self.template, self._arguments, messages, tools, add_generation_prompt)
+        return self._renderer(messages, tools, add_generation_prompt)
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a piece of a conversation, no special tokens added."""
@@ -151,16 +152,15 @@ def training_template(tokenizer: Tokenizer, *, template_arguments: Mapping[str, 
     """
     if not tokenizer.chat_template:
         raise ValueError("the tokenizer has no chat template; choose one of rlagents.rollouts.templates, or write one.")
-    arguments = _pin_date(PINNED_DATE) | dict(template_arguments or {})
 
-    def renderer(template: str):
-        return lambda messages, tools, generate: _render(tokenizer, template, arguments, messages, tools, generate)
+    def render(template: str) -> _Renderer:
+        return _Renderer(tokenizer, template, PINNED_DATE, template_arguments)
 
-    own = renderer(tokenizer.chat_template)
+    own = render(tokenizer.chat_template)
     try:
         closing_string(own)
     except RewritingTemplateError as error:
-        differences = {name: differs(own, renderer(template)) for name, template in STAND_INS.items()}
+        differences = {name: differs(own, render(template)) for name, template in STAND_INS.items()}
         for name, difference in differences.items():
             if difference is None:
                 return STAND_INS[name]
@@ -169,24 +169,20 @@ def training_template(tokenizer: Tokenizer, *, template_arguments: Mapping[str, 
     return tokenizer.chat_template
 
 
-def _pin_date(date: datetime.date) -> dict[str, Any]:
-    # Templates read a variable or ask the clock; both get the pinned date.
-    return {"date_string": date.strftime("%d %b %Y"), "strftime_now": date.strftime}
+class _Renderer:
+    """A template bound to a tokenizer (for its special tokens), a date and further variables."""
 
+    def __init__(self, tokenizer: Tokenizer, template: str, date: datetime.date, arguments: Mapping[str, Any] | None):
+        self._tokenizer = tokenizer
+        self._template, variables = pin_date(template, date)
+        self._variables = variables | dict(arguments or {})
 
-def _render(
-    tokenizer: Tokenizer,
-    template: str,
-    arguments: Mapping[str, Any],
-    messages: Sequence[Message],
-    tools: Tools,
-    add_generation_prompt: bool,
-) -> str:
-    return tokenizer.apply_chat_template(
-        [dict(message) for message in messages],
-        tools=None if tools is None else [dict(tool) for tool in tools],
-        chat_template=template,
-        tokenize=False,
-        add_generation_prompt=add_generation_prompt,
-        **arguments,
-    )
+    def __call__(self, messages: Sequence[Message], tools: Tools, add_generation_prompt: bool) -> str:
+        return self._tokenizer.apply_chat_template(
+            [dict(message) for message in messages],
+            tools=None if tools is None else [dict(tool) for tool in tools],
+            chat_template=self._template,
+            tokenize=False,
+            add_generation_prompt=add_generation_prompt,
+            **self._variables,
+        )

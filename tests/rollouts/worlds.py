@@ -149,3 +149,33 @@ def _load_jax():
     import jax  # noqa: F401
 
     return NeedsJax()
+
+
+class Echo:
+    """Answers anything; over after ``max_steps`` steps."""
+
+    def __init__(self, max_steps: int):
+        self.left = max_steps
+
+    def step(self, text: str) -> Observation:
+        self.left -= 1
+        parts = [tool(f"{len(text)} letters"), tool(f"{self.left} left")]
+        return Observation(parts, done=self.left == 0, turn=TurnFacts(len(text) / 100))
+
+    def finish(self):
+        return self.left
+
+
+@dataclass(frozen=True)
+class EchoEnvironment:
+    stop_strings: Sequence[str] = ()
+    max_turns: int = 8
+
+    def opening(self, task: Task) -> Opening:
+        return Opening([{"role": "system", "content": "Say."}, {"role": "user", "content": f"Task {task.id}."}])
+
+    def start(self, task: Task) -> Echo:
+        return Echo(3)
+
+    def score(self, task: Task, transcripts: Sequence[Transcript]) -> list[Outcome]:
+        return [Outcome(float(transcript.record == 0)) for transcript in transcripts]

@@ -1,0 +1,89 @@
+"""The whole way with a real sampler: what it recorded is what the training path computes from the collated batch."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rlagents.facts import Task
+from rlagents.models import DecoderConfig, init_params, token_log_probs
+from rlagents.rollouts.chat import Chat
+from rlagents.rollouts.collate import collate
+from rlagents.rollouts.driver import StreamTask, rollout
+from rlagents.rollouts.members import Limits
+from rlagents.rollouts.pool import ProcessPool
+from rlagents.sampling import Sampler, SamplingRule
+from rlagents.sampling.turns import StopReason
+from rlagents.types import Kind
+from tests.rollouts.tiny import CHATML, tokenizer
+from tests.rollouts.worlds import EchoEnvironment
+
+CHAT = Chat(tokenizer(), CHATML)
+LIMITS = Limits(max_turns=3, max_turn_tokens=12, max_response_tokens=80, max_prompt_tokens=60)
+CONFIG = DecoderConfig(
+    vocab_size=len(tokenizer()), embed_dim=16, mlp_dim=24, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=4
+)
+# An untrained model hardly ever ends a turn; so does every ninth token.
+STOPS = sorted(CHAT.stop_token_ids | set(range(0, CONFIG.vocab_size, 9)))
+
+
+def with_member(task, opening, member):
+    *before, last = opening.messages
+    return [*before, {**last, "content": f"{last['content']} <{member}>"}], member
+
+
+def sharp_params():
+    params = init_params(CONFIG, jax.random.key(0))
+    return {**params, "embedding": 4 * params["embedding"]}
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with ProcessPool(EchoEnvironment(), num_workers=2) as pool:
+        yield pool
+
+
+@pytest.mark.parametrize("temperature", [0.7, 1.0])
+def test_recorded_log_probs_equal_those_of_the_collated_batch(pool, temperature):
+    params = sharp_params()
+    sampler = Sampler(
+        CONFIG,
+        params,
+        decode_text=CHAT.decode_text,
+        stop_token_ids=STOPS,
+        num_groups=2,
+        num_rows=6,
+        decode_rows=4,
+        max_prefix_tokens=48,
+        max_member_tokens=120,
+        extend_chunk_tokens=8,
+        block_steps=4,
+        rule=SamplingRule(temperature),
+    )
+    result = rollout(
+        [StreamTask(stream, Task(str(stream))) for stream in range(3)],
+        sampler=sampler,
+        chat=CHAT,
+        pool=pool,
+        group_size=3,
+        limits=LIMITS,
+        run=7,
+        step=0,
+        member_messages=with_member,
+        forced_prefix=CHAT.encode(" It"),
+    )
+    every = [trajectory for group in result.groups for trajectory in group]
+    assert len(every) == 9
+    assert sum(trajectory.num_turns for trajectory in every) > 9
+    reasons = {reason for trajectory in every for reason in trajectory.stop_reasons}
+    assert reasons >= {StopReason.STOP_TOKEN}
+    batch = collate(result.groups, prefix_buckets=(48,), member_buckets=(128,), turn_buckets=(3,), pad_prompts_to=4)
+    assert set(np.unique(batch.masks.kind)) == set(Kind)
+    log_prob = token_log_probs(CONFIG, params, jax.tree.map(jnp.asarray, batch.sequences), temperature)[0]
+    model = np.asarray(batch.masks.trainable)
+    assert model.sum() > 50
+    np.testing.assert_allclose(np.asarray(log_prob)[model], batch.rollout[model], atol=1e-4)
+    assert not batch.rollout[~model].any()
+    # At the wrong temperature they differ, so the comparison can fail.
+    other = token_log_probs(CONFIG, params, jax.tree.map(jnp.asarray, batch.sequences), 1.7 - temperature)[0]
+    assert np.abs(np.asarray(other)[model] - batch.rollout[model]).max() > 0.05
