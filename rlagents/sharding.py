@@ -167,6 +167,6 @@ def shard_batch(batch: Any, mesh: Mesh) -> Any:
 
 
 def kv_sharding(mesh: Mesh, num_kv_heads: int) -> NamedSharding:
-    """Return the sharding of keys or values ``[layers, n, kv_heads, length, head_dim]`` with ``n`` rows or groups."""
+    """Return the sharding of keys or values ``[layers, n, kv_heads, length, head_dim]`` of ``n`` rows or groups."""
     heads = _mesh_axes("kv_heads", num_kv_heads, mesh)
     return NamedSharding(mesh, PartitionSpec(None, RULES["prompts"], heads, None, None))

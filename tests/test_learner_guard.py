@@ -29,7 +29,7 @@ BATCH = toy_policy.random_batch(1)
 
 
 def poisoned(params, sequences):
-    """Token 0 at the start of a prefix makes the loss infinite, token 1 the gradient of one matrix NaN, token 2 huge."""
+    """The first token of a prefix makes: 0 the loss infinite, 1 the gradient of one matrix NaN, 2 it huge."""
     log_prob, entropy = toy_policy.apply(params, sequences)
     first = sequences.prefix[:, 0][:, None, None]
     log_prob = jnp.where(first == 0, jnp.inf, log_prob)

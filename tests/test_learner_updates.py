@@ -175,7 +175,7 @@ def test_an_emptied_batch_moves_nothing():
 
 
 def test_a_donated_step_leaves_the_copies_alone():
-    """Plain device_put hands out the same buffers, and the first step deletes them under the reference and the sampler."""
+    """Plain device_put hands out the same buffers, and the first step deletes them under the sampler."""
     batch = toy_policy.random_batch(1)
     learner, shardings = learner_of(WITH_KL, SGD, 1, 1)
     given = own_copy(toy_policy.init_params())

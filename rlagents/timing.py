@@ -1,0 +1,53 @@
+"""Where the time of a step goes, and how to read a device without making it wait."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class OneStepLate(Generic[T]):
+    """Holds back one item, so that reading it never makes the device wait for the host.
+
+    ``put(item)`` returns the item before it (None at first); ``last()`` returns the one still held.
+    """
+
+    def __init__(self) -> None:
+        self._held: T | None = None
+
+    def put(self, item: T) -> T | None:
+        """Hold ``item`` and return what was held before."""
+        before, self._held = self._held, item
+        return before
+
+    def last(self) -> T | None:
+        """Return what is held and hold nothing."""
+        before, self._held = self._held, None
+        return before
+
+
+class PhaseTimer:
+    """Wall-clock seconds by phase, summed over the times a phase was entered since the last ``take``.
+
+    JAX returns before the device is done; a phase that must account for its own device time ends by waiting
+    (``jax.block_until_ready``).
+    """
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Time the body as ``name``, also when it raises. Phases may nest: each counts its own whole time."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds[name] = self._seconds.get(name, 0.0) + time.perf_counter() - start
+
+    def take(self) -> dict[str, float]:
+        """Return ``{"seconds/<phase>": seconds}`` and start again from nothing."""
+        taken, self._seconds = self._seconds, {}
+        return {f"seconds/{name}": seconds for name, seconds in taken.items()}
