@@ -48,6 +48,13 @@ def test_stop_tokens_are_the_closing_s_and_the_end_of_text():
         ("{{ messages | length }}" + CHATML, [r"message 0 \(user\)"]),
         # The end of text follows the last answer.
         (CHATML + "{% if not add_generation_prompt %}<|endoftext|>{% endif %}", ["what follows|message"]),
+        # What the assistant wrote is always changed.
+        (
+            CHATML.replace(
+                "{{ message.content", "{{ message.content | upper if message.role == 'assistant' else message.content"
+            ),
+            [r"message 1 \(assistant\) reads", "IT IS 4"],
+        ),
         # A user's second question wipes the first.
         ("{% set messages = messages[-2:] %}" + CHATML, [r"message 0 \(user\)"]),
     ],
@@ -59,10 +66,9 @@ def test_templates_that_rewrite_history_are_refused_with_the_reason(template, sa
         assert error.match(text)
 
 
-def test_two_ways_of_closing_a_turn_are_refused():
-    template = CHATML.replace(
-        "<|im_end|>\n{%", "{{ '<|eot_id|>' if message.content.endswith('6.') else '<|im_end|>\n' }}{%"
-    )
+@pytest.mark.parametrize("condition", ["message.content.endswith('6.')", "tools"])
+def test_two_ways_of_closing_a_turn_are_refused(condition):
+    template = CHATML.replace("<|im_end|>\n{%", f"{{{{ '<|eot_id|>' if {condition} else '<|im_end|>\n' }}}}{{%")
     with pytest.raises(RewritingTemplateError, match="more than one way"):
         Chat(tokenizer(), template)
 

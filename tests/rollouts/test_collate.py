@@ -117,7 +117,7 @@ def test_dtypes_are_the_device_s():
     assert batch.masks.valid.dtype == batch.rewards.turn_void.dtype == bool
 
 
-# Trap 12: a length that spans tool output calls short answers overlong.
+# A length that spans tool output calls short answers overlong.
 def test_the_length_of_a_response_is_what_the_model_wrote():
     member = trajectory(segments=[(Kind.MODEL, 2), (Kind.TOOL, 20), (Kind.MODEL, 3)])
     masks = collate([[member]], **BUCKETS).masks
@@ -127,7 +127,7 @@ def test_the_length_of_a_response_is_what_the_model_wrote():
     assert int(np.sum(masks.trainable[0, 0])) == 5
 
 
-# Trap 31: every new length is a compilation.
+# Every new length is a compilation.
 def test_lengths_fall_into_the_given_buckets():
     lengths = range(1, 50)
     shapes = {collate([[trajectory(segments=[(Kind.MODEL, n)])]], **BUCKETS).sequences.tokens.shape for n in lengths}
@@ -142,7 +142,7 @@ def test_lengths_fall_into_the_given_buckets():
             collate([[member]], **BUCKETS)
 
 
-# Trap 33: rewards reshaped by position into groups that are none.
+# Rewards reshaped by position into groups that are none.
 def test_groups_are_what_their_ids_say():
     ragged = [trajectory(stream, member) for stream, size in ((0, 2), (1, 2)) for member in range(size)]
     rewards = np.array([0.0, 1.0, 0.0, 1.0])

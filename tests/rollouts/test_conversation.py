@@ -1,4 +1,4 @@
-"""Tokens of a conversation: sampled once, written once, never made again from text. Each reported trap has its test."""
+"""Tokens of a conversation: sampled once, written once, never made again from text."""
 
 import pytest
 from hypothesis import given, settings
@@ -112,7 +112,7 @@ def test_with_real_tokenizers_tokens_decode_to_the_render(name):
     assert model == [token for ids in sampled for token in ids]
 
 
-# Trap 1: ids decoded, rendered and tokenised again are other ids; log-probs then belong to tokens never sampled.
+# Ids decoded, rendered and tokenised again are other ids; log-probs then belong to tokens never sampled.
 def test_sampled_tokens_are_kept_where_tokenising_their_text_gives_others():
     chat = Chat(tokenizer(), CHATML)
     conversation = Conversation(chat, [QUESTION])
@@ -124,7 +124,7 @@ def test_sampled_tokens_are_kept_where_tokenising_their_text_gives_others():
     assert text == "total 34"
 
 
-# Trap 2: a mask made for the sampled tokens does not fit the shorter ids made from text.
+# A mask made for the sampled tokens does not fit the shorter ids made from text.
 def test_masks_cannot_differ_in_length_from_the_tokens():
     chat = Chat(tokenizer(), CHATML)
     conversation = Conversation(chat, [QUESTION])
@@ -141,7 +141,7 @@ def test_masks_cannot_differ_in_length_from_the_tokens():
         buffer.append_tool([1])
 
 
-# Trap 3: the line break between an assistant's <|im_end|> and the next message is lost.
+# The line break between an assistant's <|im_end|> and the next message is lost.
 @pytest.mark.parametrize("name", ["tiny", "qwen3"])
 def test_the_separator_after_a_turn_is_kept_and_is_not_the_model_s(name):
     tokens = tokenizer() if name == "tiny" else real_tokenizer(name)
@@ -164,7 +164,7 @@ def test_the_separator_after_a_turn_is_kept_and_is_not_the_model_s(name):
         assert conversation.buffer.ids[separator] == 198
 
 
-# Trap 4 and 5: a thought is kept or dropped depending on what comes later, so history is rewritten between turns.
+# A thought is kept or dropped depending on what comes later, so history is rewritten between turns.
 def test_history_that_a_template_would_rewrite_stays_as_it_was_sampled():
     tokens = tokenizer()
     first = [QUESTION, {"role": "assistant", "content": THOUGHT}]
@@ -198,7 +198,7 @@ def test_a_rewrite_that_no_probe_showed_is_refused_when_it_happens():
         observe(conversation, tool("magic"))
 
 
-# Trap 6: with several calls a turn, a growing list rendered inside the loop repeats the first answers.
+# With several calls a turn, a growing list rendered inside the loop repeats the first answers.
 @pytest.mark.parametrize("template", [CHATML, QWEN3, LLAMA31])
 def test_parallel_tool_results_are_appended_once(template):
     chat = Chat(tokenizer(), template)

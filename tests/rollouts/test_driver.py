@@ -90,7 +90,7 @@ def test_a_summary_is_json():
     assert summary["messages"][1] == {"role": "assistant", "content": "add 2"}
 
 
-# Trap 7: a finished answer taken for a truncated one, because its last token is not *the* end token.
+# A finished answer taken for a truncated one, because its last token is not *the* end token.
 @pytest.mark.parametrize("ending", ["<|im_end|>", "<|endoftext|>", ";"])
 def test_stop_reasons_come_from_the_sampler(ending):
     trajectory = run(play(("add 2", ending), ("done", ending))).groups[0][0]
@@ -102,7 +102,7 @@ def test_stop_reasons_come_from_the_sampler(ending):
     assert trajectory.messages[1]["content"] == "add 2"  # up to the stop
 
 
-# Trap 8: the length of a prompt checked before it is what is sent.
+# The length of a prompt checked before it is what is sent.
 def test_prompts_are_measured_as_they_are_sent_and_skipped_whole():
     def longer_for_the_second(task, opening, member):
         return [{**opening.messages[0], "content": opening.messages[0]["content"] + " x" * (50 * member)}], member
@@ -122,7 +122,7 @@ def test_prompts_are_measured_as_they_are_sent_and_skipped_whole():
     assert len(result.skipped) == 1
 
 
-# Trap 11: tool output that holds the answer must not count as the model's words.
+# Tool output that holds the answer must not count as the model's words.
 def test_the_environment_scores_what_the_model_wrote():
     def answer_in_words(transcript):
         return sum("total 42" in m["content"] for m in transcript.messages if m["role"] == "assistant")
@@ -142,7 +142,7 @@ def test_the_environment_scores_what_the_model_wrote():
     assert "total 42" in text_of(trajectory, Kind.TOOL)
 
 
-# Trap 19: budgets.
+# Budgets: each is passed on turn by turn, and what does not fit is dropped whole.
 def test_a_turn_cut_by_its_limit_is_not_executed_and_truncates():
     limits = dataclasses.replace(LIMITS, max_turn_tokens=4)
     trajectory = run(play("add 2", "add 1 and then some more words", "done"), limits=limits).groups[0][0]
