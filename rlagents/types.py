@@ -85,7 +85,7 @@ class Rewards:
 
 @pytree
 class Masks:
-    """Who wrote what, where. ``valid`` is False for padded members and for trajectories lost to an infrastructure fault."""
+    """Who wrote what, where. ``valid`` is False for padded members and trajectories lost to an infrastructure fault."""
 
     kind: Int[Array, "p g t"]
     turn: Int[Array, "p g t"]

@@ -1,1 +1,1 @@
-"""rlagents.data"""
+"""Where tasks and text come from: prompt streams, tokenizers, dataset builders."""

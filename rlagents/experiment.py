@@ -1,0 +1,82 @@
+"""What a config file says: numbers in ``get_config()``, objects in ``build(config)``.
+
+    python -m rlagents.train --config=experiments/quickstart/procedural.py --workdir=DIR
+
+``get_config(argument)`` returns an ``ml_collections.ConfigDict`` whose keys can be set on the command line;
+``build(config)`` returns an :class:`Experiment`, the objects made from them. A new method, environment or model is a
+few lines of Python in a config file, never a name that the library has to know.
+"""
+
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+from ml_collections import ConfigDict
+
+from rlagents.data.streams import PromptStream, TaskSet
+from rlagents.environments.base import Environment
+from rlagents.facts import Task
+from rlagents.learner import Optimizer
+from rlagents.methods.method import Method
+from rlagents.models import DecoderConfig
+from rlagents.rollouts.chat import Chat
+from rlagents.rollouts.driver import MemberMessages, same_for_all
+from rlagents.types import Params
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """All that is not a number.
+
+    Attributes:
+      decoder: shape of the policy.
+      make_params: ``(key, shardings) -> weights``; each leaf is created, or read, where it will live.
+      chat: tokenizer and append-only template.
+      environment: what the policy acts in; picklable.
+      expert: task -> assistant texts that solve it, for the supervised warm-up.
+      train_stream: position -> stream of training tasks from there on.
+      held_out: tasks of the evaluation, in its order.
+      method: what turns rollouts into a loss.
+      supervised_optimizer, optimizer: of the warm-up and of the reinforced phase.
+      category: task -> name under which the evaluation reports it besides the whole.
+      named: facts of the outcome that go along with every batch.
+      member_messages: what differs between the members of a group.
+      forced_prefix: text that every model turn is made to begin with.
+    """
+
+    decoder: DecoderConfig
+    make_params: Callable[[jax.Array, Any], Params]
+    chat: Chat
+    environment: Environment
+    expert: Callable[[Task], Sequence[str]]
+    train_stream: Callable[[int], PromptStream[Task]]
+    held_out: TaskSet[Task]
+    method: Method
+    supervised_optimizer: Optimizer
+    optimizer: Optimizer
+    category: Callable[[Task], str]
+    named: Sequence[str] = ()
+    member_messages: MemberMessages = same_for_all
+    forced_prefix: str = ""
+
+
+def load_experiment(path: str | Path, config: ConfigDict) -> Experiment:
+    """Run ``build(config)`` of the config file at ``path``.
+
+    Raises ``ValueError`` if the file has no ``build``; whatever ``build`` raises passes through.
+    """
+    path = Path(path).resolve()
+    name = f"rlagents_experiment_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{path} is not a Python file; --config takes experiments/NAME.py[:argument].")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    if not hasattr(module, "build"):
+        raise ValueError(f"{path} has no build(config); add one that returns an rlagents.experiment.Experiment.")
+    return module.build(config)

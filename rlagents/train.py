@@ -1,0 +1,189 @@
+"""Train a policy: a supervised warm-up on expert traces, then group-relative RL on its own rollouts.
+
+    python -m rlagents.train --config=FILE.py[:argument] --workdir=DIR [--config.key=value ...]
+
+Writes into DIR: ``config.json``, ``warm_up.jsonl`` and ``metrics.jsonl`` (a line a step), ``evaluations.jsonl``,
+``conversations/`` (one group a step), ``warm_up/`` and ``checkpoints/``. Started again with the same config, it goes on
+after the newest checkpoint; with another config, it refuses.
+"""
+
+import contextlib
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+from absl import app, flags, logging
+from ml_collections import config_flags
+
+from rlagents import learner, models
+from rlagents.checkpoints import Checkpoints, RunRecord
+from rlagents.experiment import load_experiment
+from rlagents.machinery import Machinery, assemble
+from rlagents.metrics import MetricsWriter
+from rlagents.progress import progress
+from rlagents.rollouts.collate import collate, padding_fraction
+from rlagents.rollouts.driver import Rollout
+from rlagents.sharding import shard_batch
+from rlagents.timing import OneStepLate, PhaseTimer
+from rlagents.types import Batch, Kind, Metrics, Params
+from rlagents.warm_up import make_step, trace_batches
+from rlagents.workdir import claim_workdir, write_conversations
+
+CONFIG = config_flags.DEFINE_config_file("config", None, "Python file with get_config() and build(config).")
+WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run; made if it is not there.")
+
+
+def main(argv: list[str]) -> None:
+    """Read the command line, train, end the tool workers. Exits 2 for what the user has to mend."""
+    if len(argv) > 1:
+        raise app.UsageError(f"unknown arguments {argv[1:]}; options begin with --")
+    workdir = Path(WORKDIR.value)
+    try:
+        config = CONFIG.value
+        claim_workdir(workdir, config)
+        experiment = load_experiment(config_flags.get_config_filename(flags.FLAGS["config"]), config)
+        machinery = assemble(config, experiment)
+    except (ValueError, FileNotFoundError, ModuleNotFoundError) as error:
+        print(f"rlagents.train: {error}", file=sys.stderr)
+        sys.exit(2)
+    try:
+        reinforce(machinery, workdir, warm_up(machinery, workdir))
+    finally:
+        machinery.close()
+
+
+def warm_up(machinery: Machinery, workdir: Path) -> Params:
+    """Maximum likelihood on expert traces; returns the weights. Goes on from, and ends with, a checkpoint."""
+    config, experiment = machinery.config, machinery.experiment
+    params, steps = machinery.make_params(), config.supervised.steps
+    if steps == 0:
+        return params
+    axes, optimizer = models.logical_axes(experiment.decoder), experiment.supervised_optimizer
+    shardings = learner.state_shardings(params, optimizer, (), axes, machinery.mesh)
+    state = learner.create_state(params, optimizer, (), jax.random.key(config.seed), shardings)
+    with Checkpoints(workdir / "warm_up", keep_last=1) as checkpoints:
+        first = checkpoints.latest_step() or 0
+        if first:
+            state, _ = checkpoints.restore(learner.abstract_state(params, optimizer, (), shardings))
+        if first == steps:
+            return state.params
+        step_once, batches = make_step(machinery, optimizer, shardings), trace_batches(machinery, first)
+        late = OneStepLate[tuple[int, learner.StepReport]]()
+        with MetricsWriter(workdir / "warm_up.jsonl", first_step=first) as writer:
+
+            def write(item: tuple[int, learner.StepReport] | None) -> None:
+                if item is not None:
+                    step, report = item
+                    learner.check_finite(report)
+                    values = learner.report_values(report)
+                    writer.write(step, values)
+                    if (step + 1) % 25 == 0 or step + 1 == steps:
+                        print(f"warm-up {step + 1}/{steps}  loss {values['loss']:.3f}", flush=True)
+
+            for step, batch in zip(range(first, steps), batches):
+                state, report = step_once(state, batch.sequences, batch.masks)
+                write(late.put((step, report)))
+                if (step + 1) % config.checkpoint.every_steps == 0 or step + 1 == steps:
+                    checkpoints.save(step + 1, state, RunRecord(position={"batches": step + 1}))
+            write(late.last())
+    return state.params
+
+
+def reinforce(machinery: Machinery, workdir: Path, params: Params) -> None:
+    """Rollout, credit, update, again and again from ``params``; evaluates before, in between and after."""
+    config, experiment, options = machinery.config, machinery.experiment, machinery.config.rl
+    method, optimizer = experiment.method, experiment.optimizer
+    axes, key = models.logical_axes(experiment.decoder), jax.random.key(config.seed)
+    shardings = learner.state_shardings(params, optimizer, method.init(), axes, machinery.mesh)
+    state = learner.create_state(params, optimizer, method.init(), key, shardings)
+    reference = learner.own_copy(params, machinery.param_shardings) if "reference" in method.needs else None
+    learn = learner.make_learner(
+        method,
+        machinery.passes(config.rule.temperature, options.members_per_micro_batch),
+        optimizer,
+        shardings,
+        prompts_per_micro_batch=options.prompts_per_micro_batch,
+        updates_per_batch=options.updates_per_batch,
+        epochs=options.epochs,
+    )
+    with contextlib.ExitStack() as stack:
+        checkpoints = stack.enter_context(Checkpoints(workdir / "checkpoints", keep_last=config.checkpoint.keep_last))
+        first, position = checkpoints.latest_step() or 0, 0
+        if first >= options.steps:
+            print(f"{workdir} is finished: all {options.steps} steps are done, nothing is left to do.", flush=True)
+            return
+        if first:
+            state, stored = checkpoints.restore(learner.abstract_state(params, optimizer, method.init(), shardings))
+            position = stored.position["prompts"]
+            print(f"going on after step {first}", flush=True)
+        metrics = stack.enter_context(MetricsWriter(workdir / "metrics.jsonl", first_step=first))
+        evaluations = stack.enter_context(MetricsWriter(workdir / "evaluations.jsonl", first_step=first + bool(first)))
+        bar = stack.enter_context(contextlib.closing(progress(options.steps, sys.stdout, first_step=first)))
+        stream, sampler, timer = experiment.train_stream(position), machinery.make_sampler(state.params), PhaseTimer()
+
+        def evaluate(step: int) -> None:
+            evaluation = machinery.evaluate(sampler)
+            evaluations.write(step, evaluation.values())
+            write_conversations(workdir / "conversations" / f"held-out-{step:06d}.jsonl", evaluation.groups)
+            print(f"held-out success after {step} steps: {evaluation}", flush=True)
+
+        if first == 0:
+            evaluate(0)
+        for step in range(first, options.steps):
+            start = time.perf_counter()
+            with timer.phase("rollout"):
+                sampled = machinery.roll_out(sampler, stream.take(options.prompts_per_step), step)
+            with timer.phase("collate"):
+                batch = collate(
+                    sampled.groups, pad_prompts_to=options.prompts_per_step, named=experiment.named, **config.buckets
+                )
+                on_device = shard_batch(batch, machinery.mesh)
+            with timer.phase("prepare"):
+                facts = jax.block_until_ready(learn.prepare(state.params, reference, on_device))
+            with timer.phase("update"):
+                state, credit, credited = learn.credit(state, on_device, facts)
+                for update in learn.schedule:
+                    state, report = learn.step(state, on_device, facts, credit, update)
+                learner.check_finite(report)
+            with timer.phase("publish"):
+                sampler.load(state.params, step + 1)
+            with timer.phase("log"):
+                write_conversations(workdir / "conversations" / f"step-{step:06d}.jsonl", sampled.groups[:1])
+                values = rollout_values(sampled, batch) | learner.report_values(report) | mean_values(credited)
+            seconds = time.perf_counter() - start
+            pace = values["tokens_sampled"] / seconds
+            metrics.write(step, values | {"seconds": seconds, "tokens_per_second": pace} | timer.take())
+            bar.show(step, reward=values["reward"], tokens_per_second=pace)
+            done, last = step + 1, step + 1 == options.steps
+            if last or (config.evaluation.every_steps and done % config.evaluation.every_steps == 0):
+                evaluate(done)
+            if last or done % config.checkpoint.every_steps == 0:
+                checkpoints.save(done, state, RunRecord({"prompts": stream.position}, config=config.to_dict()))
+
+
+def rollout_values(sampled: Rollout, batch: Batch) -> dict[str, float]:
+    """What the rollout was like: reward and facts over valid members, lengths, counts of events."""
+    members = [member for group in sampled.groups for member in group if member.valid]
+    rewards = [member.outcome.reward for member in members if member.outcome is not None]
+    sampled_tokens = int(np.sum(batch.masks.kind == Kind.MODEL))
+    return {
+        "reward": float(np.mean(rewards)) if rewards else 0.0,
+        "turns": float(np.mean([member.num_turns for member in members])) if members else 0.0,
+        "tokens_sampled": sampled_tokens,
+        "padding_fraction": padding_fraction(batch),
+        "tasks_skipped": len(sampled.skipped),
+        **{f"rollout/{name}": count for name, count in sampled.counts.items()},
+    }
+
+
+def mean_values(means: Metrics) -> dict[str, float]:
+    """Metrics as plain numbers."""
+    return {name: float(mean.value) for name, mean in jax.device_get(means).items()}
+
+
+if __name__ == "__main__":
+    logging.set_verbosity(logging.WARNING)
+    flags.mark_flags_as_required(["config", "workdir"])
+    app.run(main)

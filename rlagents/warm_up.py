@@ -1,0 +1,62 @@
+"""The supervised phase: the policy learns from expert traces before it is rewarded for anything."""
+
+from collections.abc import Iterator
+
+from rlagents import learner
+from rlagents.data.streams import shuffled
+from rlagents.experiment import Experiment
+from rlagents.learner.supervised import SupervisedStep
+from rlagents.machinery import Machinery
+from rlagents.rollouts.collate import collate
+from rlagents.rollouts.experts import expert_trajectory
+from rlagents.rollouts.trajectory import Trajectory
+from rlagents.sharding import shard_batch
+from rlagents.types import Batch
+
+
+class Traces:
+    """The first ``count`` training tasks solved by the expert, each written when it is first asked for."""
+
+    def __init__(self, experiment: Experiment, count: int):
+        if count < 1:
+            raise ValueError(f"supervised.traces is {count}; a warm-up needs at least one trace.")
+        self._experiment = experiment
+        self._stream = experiment.train_stream(0)
+        self._written: list[Trajectory | None] = [None] * count
+
+    def __len__(self) -> int:
+        return len(self._written)
+
+    def __getitem__(self, index: int) -> Trajectory:
+        """Trace ``index``. Raises ValueError where the expert does not solve its own task."""
+        trace = self._written[index]
+        if trace is None:
+            task, environment = self._stream[index], self._experiment.environment
+            trace = expert_trajectory(
+                environment, self._experiment.chat, task, self._experiment.expert(task), stream=index
+            )
+            self._written[index] = trace
+        return trace
+
+
+def trace_batches(machinery: Machinery, position: int) -> Iterator[Batch]:
+    """Batches of traces on the devices, epoch after epoch in fresh orders, from batch number ``position`` on."""
+    options = machinery.config.supervised
+    traces = Traces(machinery.experiment, options.traces)
+    order = shuffled(range(len(traces)), seed=machinery.config.seed, position=position * options.prompts_per_step)
+    while True:
+        taken = [traces[index] for _, index in order.take(options.prompts_per_step)]
+        batch = collate(
+            [[trace] for trace in taken], pad_prompts_to=options.prompts_per_step, **machinery.config.trace_buckets
+        )
+        yield shard_batch(batch, machinery.mesh)
+
+
+def make_step(machinery: Machinery, optimizer: learner.Optimizer, shardings: learner.TrainState) -> SupervisedStep:
+    """The supervised step at temperature 1."""
+    return learner.make_supervised_step(
+        machinery.passes(1.0),
+        optimizer,
+        shardings,
+        prompts_per_micro_batch=machinery.config.supervised.prompts_per_micro_batch,
+    )
