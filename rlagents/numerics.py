@@ -49,15 +49,23 @@ def masked_mean(x: Any, where: Bool[Array, "..."], *, axis: Axis, keepdims: bool
     return safe_divide(total, masked_count(where, axis=axis, keepdims=keepdims).astype(total.dtype))
 
 
+def masked_center(x: Any, where: Bool[Array, "..."], *, axis: Axis) -> Array:
+    """``x - mean`` where ``where`` is True, 0 elsewhere; the mean along ``axis`` is that of the True entries.
+
+    Centred twice: the first mean is rounded at the size of ``x``, the second at the size of the deviations, which are
+    then good to the last digits however far from 0 the values lie.
+    """
+    once = jnp.where(where, promote(x) - masked_mean(x, where, axis=axis, keepdims=True), 0)
+    return jnp.where(where, once - masked_mean(once, where, axis=axis, keepdims=True), 0)
+
+
 def masked_variance(x: Any, where: Bool[Array, "..."], *, axis: Axis, ddof: int, keepdims: bool = False) -> Array:
     """``sum (x - mean)^2 / (n - ddof)`` over True entries, in two passes; 0 where ``n <= ddof``.
 
     Two passes: ``E[x^2] - E[x]^2`` leaves a residue of ``x^2`` times the rounding unit, which passes for variance.
     """
-    x = promote(x)
-    deviation = x - masked_mean(x, where, axis=axis, keepdims=True)
-    squares = masked_sum(jnp.square(jnp.where(where, deviation, 0)), where, axis=axis, keepdims=keepdims)
-    count = masked_count(jnp.broadcast_to(where, x.shape), axis=axis, keepdims=keepdims)
+    squares = jnp.sum(jnp.square(masked_center(x, where, axis=axis)), axis=axis, keepdims=keepdims)
+    count = masked_count(jnp.broadcast_to(where, jnp.shape(x)), axis=axis, keepdims=keepdims)
     return safe_divide(squares, jnp.maximum(count - ddof, 0).astype(squares.dtype))
 
 

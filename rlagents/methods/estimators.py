@@ -5,7 +5,7 @@ from dataclasses import replace
 import jax.numpy as jnp
 
 from rlagents.methods.base import Transform, estimator
-from rlagents.numerics import masked_mean, masked_std, safe_divide
+from rlagents.numerics import masked_center, masked_std, safe_divide
 from rlagents.types import Mean
 
 
@@ -32,10 +32,9 @@ def group_advantage(*, ddof: int, epsilon: float) -> Transform:
 
     def credit(credit, logprobs, rewards, masks):
         valid = credit.valid
-        mean = masked_mean(credit.rewards, valid, axis=-1, keepdims=True)
+        better = masked_center(credit.rewards, valid, axis=-1)
         std = masked_std(credit.rewards, valid, axis=-1, ddof=ddof, keepdims=True)
-        informative = valid & (std > 0)
-        advantages = jnp.where(informative, safe_divide(credit.rewards - mean, std + epsilon), 0)
+        advantages = jnp.where(std > 0, safe_divide(better, std + epsilon), 0)
         groups = jnp.any(valid, axis=-1)
         best = jnp.max(jnp.where(valid, advantages, -jnp.inf), axis=-1)
         worst = jnp.min(jnp.where(valid, advantages, jnp.inf), axis=-1)
