@@ -32,6 +32,7 @@ from rlagents.warm_up import make_step, trace_batches
 from rlagents.workdir import claim_workdir, write_conversations
 
 CONFIG = config_flags.DEFINE_config_file("config", None, "Python file with get_config() and build(config).")
+_START = time.perf_counter()
 WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run; made if it is not there.")
 
 
@@ -125,7 +126,8 @@ def reinforce(machinery: Machinery, workdir: Path, params: Params) -> None:
 
         def evaluate(step: int) -> None:
             evaluation = machinery.evaluate(sampler)
-            evaluations.write(step, evaluation.values())
+            since_start = time.perf_counter() - _START
+            evaluations.write(step, evaluation.values() | {"seconds_since_start": since_start})
             write_conversations(workdir / "conversations" / f"held-out-{step:06d}.jsonl", evaluation.groups)
             print(f"held-out success after {step} steps: {evaluation}", flush=True)
 
