@@ -53,11 +53,8 @@ class MetricsWriter:
 def read_metrics(path: str | Path) -> list[dict[str, float]]:
     """Read a ``metrics.jsonl`` back, strings of non-finite values as floats; a last line cut short is left out."""
     lines = Path(path).read_text(encoding="utf-8").splitlines()
-    return [
-        {k: float(v) if isinstance(v, str) else v for k, v in json.loads(line).items()}
-        for line in lines
-        if _whole(line)
-    ]
+    rows = [json.loads(line) for line in lines if _step_of(line) < math.inf]
+    return [{name: float(v) if isinstance(v, str) else v for name, v in row.items()} for row in rows]
 
 
 def _json_number(name: str, value: float) -> float | int | str:
@@ -67,10 +64,6 @@ def _json_number(name: str, value: float) -> float | int | str:
     if isinstance(number, bool):
         return int(number)
     return number if math.isfinite(number) else str(float(number))
-
-
-def _whole(line: str) -> bool:
-    return _step_of(line) < math.inf
 
 
 def _step_of(line: str) -> float:

@@ -49,7 +49,7 @@ class RichProgress:
 
 
 def progress(total_steps: int, stream: TextIO, *, first_step: int = 0) -> PlainProgress | RichProgress:
-    """Return a bar on a terminal, plain lines anywhere else. Steps before ``first_step`` were made by an earlier run."""
+    """Return a bar on a terminal, plain lines elsewhere. An earlier run made the steps before ``first_step``."""
     return (RichProgress if stream.isatty() else PlainProgress)(total_steps, stream, first_step=first_step)
 
 

@@ -6,6 +6,7 @@ their embedding axis, ``tensor`` along heads, MLP and vocabulary. Axis types are
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
@@ -145,6 +146,23 @@ def prompt_shards(mesh: Mesh) -> int:
 def constrain_prompts(tree: Any, mesh: Mesh, axis: int = 0) -> Any:
     """Inside jit: keep every leaf of ``tree`` split along its prompt ``axis``."""
     return jax.lax.with_sharding_constraint(tree, prompt_sharding(mesh, axis))
+
+
+def activations_over(mesh: Mesh) -> AbstractContextManager[Any]:
+    """While a model is traced inside this context, ``keep_rows_split`` splits its activations over ``mesh``."""
+    return jax.sharding.use_abstract_mesh(mesh.abstract_mesh)
+
+
+def keep_rows_split(activations: Any) -> Any:
+    """Keep the leading axis (prompts, groups, rows) of activations split over ``data x fsdp``; outside a mesh, nothing.
+
+    Left to itself, XLA splits what leaves the embedding as the embedding is split: along the embedding axis. Every
+    device then works on all rows, and what crosses devices are activations. With rows split, each layer's weights are
+    gathered when it runs and no activation moves.
+    """
+    if jax.sharding.get_abstract_mesh().empty:
+        return activations
+    return jax.lax.with_sharding_constraint(activations, PartitionSpec(RULES["prompts"]))
 
 
 def shard_batch(batch: Any, mesh: Mesh) -> Any:

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
+from rlagents import sharding
 from rlagents.learner.slices import add, by_members, join_members, sum_over
 from rlagents.types import Params, Sequences
 
@@ -38,6 +40,20 @@ def whole_groups(apply: Apply) -> Passes:
         return jax.value_and_grad(lambda p: term(*apply(p, sequences), data), has_aux=True)(params)
 
     return Passes(apply, gradient)
+
+
+def split_over(mesh: Mesh, passes: Passes) -> Passes:
+    """The same with activations split over ``mesh`` along prompts."""
+
+    def scores(params: Params, sequences: Sequences) -> Scores:
+        with sharding.activations_over(mesh):
+            return passes.scores(params, sequences)
+
+    def gradient(term: Term, params: Params, sequences: Sequences, data: Any) -> tuple[tuple[Array, Any], Params]:
+        with sharding.activations_over(mesh):
+            return passes.gradient(term, params, sequences, data)
+
+    return Passes(scores, gradient)
 
 
 def member_slices(

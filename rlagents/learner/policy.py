@@ -21,7 +21,7 @@ from jaxtyping import Array, Int
 
 from rlagents import sharding
 from rlagents.learner.optimizer import Optimizer
-from rlagents.learner.passes import Passes, Scores
+from rlagents.learner.passes import Passes, Scores, split_over
 from rlagents.learner.slices import by_prompts, join_prompts, sum_over, update_batch
 from rlagents.learner.state import TrainState
 from rlagents.learner.update import StepReport, apply_update, token_counts
@@ -70,6 +70,7 @@ def make_learner(
     single = len(schedule) == 1
     wanted = method.needs if single else method.needs | {"old"}
     mesh = shardings.step.mesh
+    passes = split_over(mesh, passes)
     everywhere = sharding.replicated(mesh)
     along_prompts = sharding.prompt_sharding(mesh)
 

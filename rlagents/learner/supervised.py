@@ -9,7 +9,7 @@ from jaxtyping import Array
 
 from rlagents import sharding
 from rlagents.learner.optimizer import Optimizer
-from rlagents.learner.passes import Passes
+from rlagents.learner.passes import Passes, split_over
 from rlagents.learner.slices import by_prompts, sum_over
 from rlagents.learner.state import TrainState
 from rlagents.learner.update import StepReport, apply_update, token_counts
@@ -30,6 +30,7 @@ def make_supervised_step(
     Raises ValueError at the first call for prompts that do not divide.
     """
     mesh = shardings.step.mesh
+    passes = split_over(mesh, passes)
 
     def step(state: TrainState, sequences: Sequences, masks: Masks) -> tuple[TrainState, StepReport]:
         trained = masks.trainable

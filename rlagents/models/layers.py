@@ -12,6 +12,7 @@ from rlagents.models.attention import NOWHERE, Queries, Window
 from rlagents.models.config import DecoderConfig
 from rlagents.models.modules import block, trunk
 from rlagents.models.rope import Rotary, inverse_frequencies, rotary
+from rlagents.sharding import keep_rows_split
 from rlagents.types import Params
 
 Gather = Callable[[Queries, Array, Array, Any, Window], tuple[Array, Any]]
@@ -46,11 +47,12 @@ def through_layers(
             here = jax.tree.map(lambda local, other: jnp.where(sliding, local, other), sliding_table, table)
         query, key, value = part.before(hidden, here)
         heads, kept = gather(Queries(query, position), key, value, extra, window)
-        return part.after(hidden, heads), kept
+        return keep_rows_split(part.after(hidden, heads)), kept
 
     sliding = np.array(config.sliding_layers) if config.sliding_layers else np.zeros(config.num_layers, bool)
     layer = jax.checkpoint(layer, policy=remat_policy, prevent_cse=False)
-    hidden, kept = jax.lax.scan(layer, root.embed(tokens), (params["layers"], sliding, extras))
+    embedded = keep_rows_split(root.embed(tokens))
+    hidden, kept = jax.lax.scan(layer, embedded, (params["layers"], sliding, extras))
     return root.final_norm(hidden), kept
 
 
