@@ -88,8 +88,6 @@ class Chat:
         Raises:
           ValueError: no messages, content that is not text, or tool schemas that the template leaves out.
         """
-        if not messages:
-            raise ValueError("a conversation opens with at least one message; got none.")
         for index, message in enumerate(messages):
             if not isinstance(message.get("content"), str):
                 raise ValueError(

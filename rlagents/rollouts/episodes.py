@@ -35,8 +35,13 @@ class Episodes:
     :class:`rlagents.rollouts.faults.Lost`.
     """
 
-    def __init__(self, environment: Environment, rules: EpisodeRules):
-        self._environment, self._rules = environment, rules
+    def __init__(
+        self,
+        environment: Environment,
+        rules: EpisodeRules,
+        errors: tuple[type[BaseException], ...] = ENVIRONMENT_ERRORS,
+    ):
+        self._environment, self._rules, self._errors = environment, rules, errors
         self._living: dict[int, Episode] = {}
 
     def opening(self, task: Task) -> Opening:
@@ -54,7 +59,7 @@ class Episodes:
         """One assistant turn; whatever the environment does wrong becomes an error observation."""
         try:
             observation = self._living[episode].step(text)
-        except ENVIRONMENT_ERRORS as error:
+        except self._errors as error:
             return self._fault(ToolFault.RAISED, f"{type(error).__name__}: {error}"[:1000])
         problem = _malformed(observation)
         if problem is not None:
@@ -70,6 +75,7 @@ class Episodes:
         self.start(episode, task)
         for number, (text, recorded) in enumerate(history):
             if not _alike(self.step(episode, text), recorded):
+                self.abandon(episode)
                 raise RuntimeError(
                     f"replay of task {task.id!r} differs at step {number}: the environment is not deterministic."
                 )

@@ -68,12 +68,13 @@ class Supervisor:
     def __init__(
         self, server: ForkServer, num_workers: int, max_reply_bytes: int, fault_role: str, emit: Callable[[Any], None]
     ):
-        self.counts: Counter[str] = Counter()
+        self.counts = Counter({"workers_replaced": 0, "episodes_rebuilt": 0})
         self._server, self._max_reply_bytes, self._fault_role, self._emit = server, max_reply_bytes, fault_role, emit
         self._inbox: SimpleQueue[Job | None] = SimpleQueue()
         self._wake, self._woken = socket.socketpair()
         self._lives: dict[int, _Life] = {}
         self._workers = [_Worker(*self._fork()) for _ in range(num_workers)]
+        self._stillborn = 0
 
     def submit(self, job: Job) -> None:
         """Queue a request."""
@@ -107,8 +108,11 @@ class Supervisor:
     def _wait(self) -> None:
         deadlines = [worker.deadline for worker in self._workers if worker.running]
         timeout = max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
-        ready = select.select([self._woken, *(worker.connection for worker in self._workers)], [], [], timeout)[0]
-        if self._woken in ready:
+        poller = select.poll()
+        for connection in (self._woken, *(worker.connection for worker in self._workers)):
+            poller.register(connection, select.POLLIN)
+        ready = poller.poll(None if timeout is None else 1000 * timeout)
+        if self._woken.fileno() in dict(ready):
             self._woken.recv(1 << 16)
 
     def _accept(self) -> bool:
@@ -163,7 +167,7 @@ class Supervisor:
         if job is None:
             return None
         if frame is not None:
-            worker.running = None
+            worker.running, self._stillborn = None, 0
             return self._settle(worker, job, value)
         if worker.reader.begun and not had_begun:
             worker.deadline = time.monotonic() + _TRANSFER_SECONDS  # it is done, and its answer under way
@@ -195,6 +199,10 @@ class Supervisor:
         self._server.kill(worker.pid)
         worker.pid, worker.connection, worker.reader = self._fork()
         job, worker.running = worker.running, None
+        # Workers that die before they are asked for anything would be replaced for ever.
+        self._stillborn += job is None
+        if self._stillborn > 3 * len(self._workers):
+            raise RuntimeError("tool workers die as soon as they are started; does worker_memory_bytes suffice?")
         if job is not None and job.method == "step":
             self._emit((job.ticket, fault_step(fault, detail, self._fault_role)))
         elif job is not None:

@@ -14,7 +14,8 @@ from rlagents.rollouts.wire import receive_frame, send_frame
 def serve(connection: socket.socket, environment: Environment, rules: EpisodeRules, memory_bytes: int) -> None:
     """Answer requests until the other side closes. A request is ``(method of Episodes, arguments)``, pickled."""
     _confine(memory_bytes)
-    episodes = Episodes(environment, rules)
+    # No terminal reaches a worker, so a KeyboardInterrupt, too, can only be the environment's.
+    episodes = Episodes(environment, rules, errors=(BaseException,))
     while (request := receive_frame(connection)) is not None:
         method, arguments = pickle.loads(request)
         try:

@@ -239,6 +239,14 @@ def test_only_the_part_of_the_closing_that_the_model_did_not_write_is_appended(e
     assert added == chat.encode(continued)
 
 
+def test_a_closing_that_repeats_itself_is_not_written_twice():
+    chat = Chat(tokenizer(), CHATML.replace("<|im_end|>\n{%", "<|im_end|><|im_end|>{%"))
+    conversation = Conversation(chat, [QUESTION])
+    conversation.add_turn([*chat.encode("add"), *chat.closing_ids], [-1.0] * (len(chat.encode("add")) + 2), "add")
+    observe(conversation, tool("total"))
+    assert chat.decode(conversation.buffer.ids).count("add<|im_end|><|im_end|><|im_start|>tool") == 1
+
+
 def test_what_the_model_writes_never_enters_a_render():
     chat = Chat(tokenizer(), CHATML)
     conversation = Conversation(chat, [QUESTION])

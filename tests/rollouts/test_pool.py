@@ -13,7 +13,7 @@ from rlagents.rollouts.episodes import EpisodeRules
 from rlagents.rollouts.faults import Lost, Stepped, ToolFault
 from rlagents.rollouts.local_pool import LocalPool
 from rlagents.rollouts.pool import ProcessPool
-from tests.rollouts.worlds import CountingEnvironment, NeedsJax
+from tests.rollouts.worlds import CountingEnvironment, DiesAtFork, NeedsJax
 
 RULES = EpisodeRules(max_observation_chars=100_000)
 TASK = Task("t")
@@ -140,6 +140,19 @@ def test_a_lost_worker_is_replaced_and_its_episodes_are_as_they_were(one_worker,
     assert one_worker.finish(siblings[2])["total"] == 1012
     for episode in (offender, siblings[1]):
         one_worker.pool.abandon(episode)
+
+
+def test_a_tool_cannot_interrupt_its_worker(one_worker):
+    episode = one_worker.start()
+    assert is_fault(one_worker.step(episode, "interrupt"), ToolFault.RAISED)
+    assert one_worker.said(episode, "add 1") == "total 1"
+
+
+def test_workers_that_cannot_live_are_not_replaced_for_ever():
+    with ProcessPool(DiesAtFork(), num_workers=1) as pool:
+        with pytest.raises(RuntimeError, match="supervisor") as error:
+            Asker(pool).wait(-1)
+        assert "worker_memory_bytes" in str(error.value.__cause__)
 
 
 def test_printing_without_end_blocks_nothing(one_worker):

@@ -54,6 +54,9 @@ class Counting:
     def do_exit(self, _):
         sys.exit(3)
 
+    def do_interrupt(self, _):
+        raise KeyboardInterrupt
+
     def do_hang(self, _):
         self.total += 1000
         time.sleep(600)
@@ -143,6 +146,16 @@ class CountingEnvironment:
 class NeedsJax(CountingEnvironment):
     def __reduce__(self):
         return _load_jax, ()
+
+
+class DiesAtFork(CountingEnvironment):
+    def __reduce__(self):
+        return _die_at_fork, ()
+
+
+def _die_at_fork():
+    os.register_at_fork(after_in_child=lambda: os._exit(1))
+    return DiesAtFork()
 
 
 def _load_jax():
