@@ -78,9 +78,10 @@ def official_tools(classes: tuple[str, ...]) -> tuple[Tool, ...]:
 
 @functools.cache
 def _class_tools(class_name: str) -> tuple[Tool, ...]:
+    back_end = _class(class_name)
     path = package_folder() / "data" / "multi_turn_func_doc" / f"{BACK_END_FILES[class_name]}.json"
     lines = path.read_text(encoding="utf-8").splitlines()
-    return tuple(_tool(json.loads(line), _class(class_name)) for line in lines if line.strip())
+    return tuple(_tool(json.loads(line), back_end) for line in lines if line.strip())
 
 
 def _tool(document: Mapping[str, Any], back_end: type) -> Tool:

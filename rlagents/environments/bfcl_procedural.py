@@ -180,8 +180,17 @@ def corpus(num_tasks: int, seed: int, environment: BfclEnvironment | None = None
     """
     environment = environment or procedural_environment()
     tasks = ProceduralTasks(TRAIN, levels=tuple(LEVELS), seed=seed)
-    quoted = [f"'{word}'" for word in sorted(VALUES)]
-    texts = [*quoted, " ".join("0123456789"), "True", "False", DONE, FAILED, NOTHING, CLOSING]
+    texts = [f"'{word}'" for word in sorted(VALUES)]
+    texts += [" ".join("0123456789"), "True", "False", DONE, FAILED, NOTHING, CLOSING]
+    # The marks between values in every form a result can take.
+    texts += [
+        "[]",
+        "[1, 2]",
+        "-1.5",
+        f"[{NOTHING}, {NOTHING}]",
+        f"['on', {NOTHING}, 'off']",
+        f"[{NOTHING}, 'on', 'off']",
+    ]
     for index in range(num_tasks):
         texts.extend(message["content"] for message in expert_messages(environment, tasks[index]))
     return texts

@@ -97,7 +97,9 @@ class TaggedJsonCalls:
     def render(self, calls: Sequence[ParsedCall]) -> str:
         """One tagged object per call."""
         objects = ({"name": call.name, "arguments": call.arguments} for call in calls)
-        return "\n".join(f"<tool_call>\n{json.dumps(item, ensure_ascii=False)}\n</tool_call>" for item in objects)
+        # A closing tag in a string would end the call: "\/" is JSON's other way of writing "/".
+        texts = (json.dumps(item, ensure_ascii=False).replace("</", "<\\/") for item in objects)
+        return "\n".join(f"<tool_call>\n{text}\n</tool_call>" for text in texts)
 
 
 def render_call(call: ParsedCall) -> str:

@@ -49,9 +49,11 @@ class ParsedTurn:
 def parse_call_list(text: str, tools: Mapping[str, Tool]) -> ParsedTurn:
     """Read ``[f(a=1), g("x")]``: the whole text is one list of calls, or else it is words and calls nothing.
 
-    A closed ``<think>`` part before it and a code fence around it are passed over, as are missing outer brackets.
+    A code fence around it, missing outer brackets and a part before it that ``</think>`` ends are passed over.
     """
-    text = _after_thoughts(text).strip("`\n\r\t ").removeprefix("python\n")
+    text = _inside_fence(text)
+    if not _LOOKS_LIKE_CALL.match(text):
+        text = _inside_fence(_after_thoughts(text))
     if not _LOOKS_LIKE_CALL.match(text):
         return ParsedTurn()
     try:
@@ -77,6 +79,10 @@ def parse_tool_call_tags(text: str, tools: Mapping[str, Tool]) -> ParsedTurn:
         return ParsedTurn(tuple(_bind(_json_call(body), tools) for body in bodies))
     except LiteralError as error:
         return ParsedTurn(error=str(error))
+
+
+def _inside_fence(text: str) -> str:
+    return text.strip("`\n\r\t ").removeprefix("python\n")
 
 
 def _after_thoughts(text: str) -> str:
