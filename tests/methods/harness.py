@@ -68,6 +68,11 @@ def run_part(method: Method, state, logprobs, credit, masks, measures):
     return jax.tree.map(np.asarray, jitted(part, method)(*arguments))
 
 
+def values(metrics):
+    """The value of every metric, in float64."""
+    return {name: np.float64(mean.total) / max(mean.count, 1) for name, mean in metrics.items()}
+
+
 def assert_close(a, b, *, relative=2e-5, floor=1e-30):
     """Every leaf within ``relative`` of the largest magnitude of its counterpart, or of ``floor`` if that is larger.
 

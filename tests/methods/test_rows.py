@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 from tests.methods.batches import SHAPE, batches, laws
-from tests.methods.harness import assert_close, assert_same, jitted, run, run_part
+from tests.methods.harness import assert_close, assert_same, jitted, run, run_part, values
 from tests.methods.table import METHODS
 
 every_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
@@ -34,11 +34,7 @@ def test_losses_and_gradients_of_slices_add_up_to_the_whole(method, batch):
             gradient[index] = gradients.policy
         assert_close(loss, uncut.loss, relative=1e-6, floor=1)
         assert_close(gradient, uncut.gradients[0].policy, relative=1e-6)
-        assert_close(_values(metrics), _values(uncut.loss_metrics), floor=1)
-
-
-def _values(metrics):
-    return {name: mean.value for name, mean in metrics.items()}
+        assert_close(values(metrics), values(uncut.loss_metrics), floor=1)
 
 
 def _credit(method, logprobs, rewards, masks):
