@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import NamedSharding
+from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Array, Bool, Float, Int, UInt
 
 from rlagents.models import decoder
@@ -19,7 +19,6 @@ from rlagents.models.decoder import KV
 from rlagents.sampling.keys import row_keys, token_keys
 from rlagents.sampling.rule import SamplingRule, draw
 from rlagents.sampling.state import Rows, SamplerState, put_rows, take_rows
-from rlagents.sharding import replicated
 from rlagents.types import Params
 
 T = TypeVar("T")
@@ -51,7 +50,7 @@ def prefill_prefixes(
     bucket = tokens.shape[1]
 
     def write(old: Array, new: Array) -> Array:
-        return old.at[:, slots, :bucket].set(new.astype(old.dtype), mode="drop")
+        return old.at[:, slots, :, :bucket].set(new.astype(old.dtype), mode="drop")
 
     return _pin(dataclasses.replace(state, prefix=jax.tree.map(write, state.prefix, new)), sharding)
 
@@ -168,7 +167,7 @@ def decode_block(
     start = _Carry(jnp.int32(0), remaining > 0, last_token, take_rows(state.own, rows.index), nothing)
     end = jax.lax.while_loop(lambda c: (c.step < steps) & jnp.any(c.active), feed_and_draw, start)
     state = dataclasses.replace(state, own=put_rows(state.own, rows.index, end.own))
-    return _pin(state, sharding), _pin(end.sampled, replicated(sharding.mesh))
+    return _pin(state, sharding), _pin(end.sampled, NamedSharding(sharding.mesh, PartitionSpec()))
 
 
 def _pin(tree: T, sharding: NamedSharding) -> T:

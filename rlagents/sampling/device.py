@@ -2,9 +2,11 @@
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
@@ -65,8 +67,10 @@ class Device:
         self.sizes = sizes
         self._config = config
         self._mesh = mesh
-        self._sharding = kv_sharding(mesh, config.num_kv_heads)
-        self._rule = rule
+        sharding = kv_sharding(mesh, config.num_kv_heads)
+        self._prefill = partial(prefill_prefixes, config, sharding=sharding)
+        self._extend = partial(extend_rows, config, sharding=sharding)
+        self._decode = partial(decode_block, config, rule=rule, steps=sizes.block_steps, sharding=sharding)
         self._stop_ids = np.array(sorted(stop_ids), np.int32)
         self._params: Params = None
         self._state = empty_state(
@@ -84,7 +88,9 @@ class Device:
         """Copy weights: buffers of their own, whatever becomes of the originals."""
         self._params = None  # frees the old ones first
         shardings = tree_shardings(logical_axes(self._config), params, self._mesh)
-        self._params = jax.device_put(params, shardings, may_alias=False)
+        # Placing may alias what is in place already, NumPy arrays too; copying never does.
+        self._params = jax.tree.map(lambda x, sharding: jnp.copy(jax.device_put(x, sharding)), params, shardings)
+        jax.block_until_ready(self._params)
 
     def expect_group(self, group_size: int) -> None:
         """Groups of this size will come."""
@@ -102,9 +108,7 @@ class Device:
             for place, (slot, prefix) in enumerate(now):
                 slots[place], lengths[place] = slot, len(prefix)
                 tokens[place, : len(prefix)] = prefix
-            self._state = prefill_prefixes(
-                self._config, self._params, self._state, *self._put(slots, tokens, lengths), sharding=self._sharding
-            )
+            self._state = self._prefill(self._params, self._state, *self._put(slots, tokens, lengths))
 
     def extend(self, table: Table, numbers: Sequence[int]) -> None:
         """Feed up to ``extend_chunk_tokens`` un-fed tokens, never the last one, to at most ``extend_rows`` rows."""
@@ -117,15 +121,7 @@ class Device:
             tokens[place[number], : len(fed)] = fed
             counts[place[number]] = len(fed)
         arguments = self._put(tokens, counts)
-        self._state = extend_rows(
-            self._config,
-            self._params,
-            self._state,
-            rows,
-            *arguments,
-            group_size=self._group_size,
-            sharding=self._sharding,
-        )
+        self._state = self._extend(self._params, self._state, rows, *arguments, group_size=self._group_size)
 
     def decode(self, table: Table, remaining: Mapping[int, int]) -> dict[int, Block]:
         """Decode one block: up to ``remaining[row]`` tokens a row."""
@@ -137,17 +133,8 @@ class Device:
             (last[place[number]],) = row.unfed
             budget[place[number]] = count
             material[place[number]] = row.material
-        self._state, sampled = decode_block(
-            self._config,
-            self._params,
-            self._state,
-            rows,
-            *self._put(last, budget, material, self._stop_ids),
-            rule=self._rule,
-            steps=self.sizes.block_steps,
-            group_size=self._group_size,
-            sharding=self._sharding,
-        )
+        arguments = self._put(last, budget, material, self._stop_ids)
+        self._state, sampled = self._decode(self._params, self._state, rows, *arguments, group_size=self._group_size)
         return _by_row(jax.device_get(sampled), place, remaining)
 
     def _rows(self, table: Table, chosen: Sequence[int], width: int) -> tuple[Rows, dict[int, int]]:

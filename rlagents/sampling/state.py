@@ -53,12 +53,13 @@ def empty_state(
 ) -> SamplerState:
     """A state of zeros, made where it will live: slots and rows split over data, heads over tensor."""
 
-    def make() -> SamplerState:
-        return SamplerState(
-            empty_kv(config, num_groups, max_prefix_tokens), empty_kv(config, num_rows, max_member_tokens)
-        )
+    sharding = kv_sharding(mesh, config.num_kv_heads)
 
-    return jax.jit(make, out_shardings=kv_sharding(mesh, config.num_kv_heads))()
+    def zeros(num: int, length: int) -> KV:
+        shapes = jax.eval_shape(lambda: empty_kv(config, num, length))
+        return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype, device=sharding), shapes)
+
+    return SamplerState(zeros(num_groups, max_prefix_tokens), zeros(num_rows, max_member_tokens))
 
 
 def take_rows(own: KV, index: Int[Array, " d"]) -> KV:
