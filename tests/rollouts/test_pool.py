@@ -155,9 +155,8 @@ def test_workers_that_cannot_live_are_not_replaced_for_ever():
         assert "worker_memory_bytes" in str(error.value.__cause__)
 
 
-def test_printing_without_end_blocks_nothing(one_worker):
-    episode = one_worker.start()
-    assert one_worker.said(episode, "print") == "total 0"
+def test_what_tools_print_goes_nowhere(one_worker):
+    assert one_worker.said(one_worker.start(), "print") == "/dev/null /dev/null /dev/null"
 
 
 def test_memory_beyond_the_limit_is_the_tool_s_error(one_worker):
@@ -213,8 +212,10 @@ def test_openings_and_scores(any_pool):
     transcript = Transcript([], [], False, {"total": 3, "steps": 1})
     (outcome,) = any_pool.wait(any_pool.pool.score(TASK, [transcript]))
     assert outcome.reward == 3.0
-    for payload in ("bad_score", "short_score"):
-        assert isinstance(any_pool.wait(any_pool.pool.score(Task("t", {payload: True}), [transcript])), Lost)
+    for payload, says in (("bad_score", "no judge"), ("short_score", "0 outcomes for 1 transcripts")):
+        lost = any_pool.wait(any_pool.pool.score(Task("t", {payload: True}), [transcript]))
+        assert isinstance(lost, Lost)
+        assert says in lost.reason
     nothing = Transcript([], [], False, {"total": float("nan"), "steps": 1})
     assert isinstance(any_pool.wait(any_pool.pool.score(TASK, [nothing])), Lost)
 

@@ -80,7 +80,7 @@ class Counting:
         for stream in (sys.stdout, sys.stderr):
             stream.write("y" * 2_000_000)
             stream.flush()
-        return self.answer()
+        return self.answer(" ".join(os.readlink(f"/proc/self/fd/{descriptor}") for descriptor in (0, 1, 2)))
 
     def do_allocate(self, argument):
         return self.answer(str(len(bytearray(int(argument)))))
