@@ -10,7 +10,7 @@ from rlagents.models.attention import NOWHERE, Backend, Partial, Queries, Source
 from rlagents.models.config import DecoderConfig
 from rlagents.models.dense import dense
 from rlagents.models.head import head_logits
-from rlagents.models.layers import RematPolicy, through_layers
+from rlagents.models.layers import SAVE_ATTENTION, RematPolicy, through_layers
 from rlagents.types import Params
 
 
@@ -37,7 +37,7 @@ def prefill(
     lengths: Int[Array, " n"],
     *,
     backend: Backend = dense,
-    remat_policy: RematPolicy = jax.checkpoint_policies.nothing_saveable,
+    remat_policy: RematPolicy = SAVE_ATTENTION,
 ) -> KV:
     """Keys and values of prefixes padded on the right; entries from ``lengths`` on are finite but mean nothing."""
     position = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)[:, None]

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from rlagents.models.attention import NOWHERE, Queries, Window
+from rlagents.models.attention import ATTENTION, NOWHERE, Queries, Window
 from rlagents.models.config import DecoderConfig
 from rlagents.models.modules import block, trunk
 from rlagents.models.rope import Rotary, inverse_frequencies, rotary
@@ -19,6 +19,8 @@ Gather = Callable[[Queries, Array, Array, Any, Window], tuple[Array, Any]]
 """(queries, new keys and values ``[b g c t k]``, the layer's extra, window) -> (what attention gathered, kept)."""
 RematPolicy = Callable[..., bool]
 """One of ``jax.checkpoint_policies``: which values of a layer the backward pass finds saved."""
+SAVE_ATTENTION: RematPolicy = jax.checkpoint_policies.save_only_these_names(ATTENTION)
+"""Keeps a layer's input and what attention gathered; all else is computed again."""
 
 
 def through_layers(

@@ -8,7 +8,6 @@ all members sum through it. ``token_log_probs`` is the composition of its two ha
     (gradient of params) += pull(gradient of kv)
 """
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
@@ -17,11 +16,10 @@ from rlagents.models.config import DecoderConfig
 from rlagents.models.decoder import KV, head_weight, prefill
 from rlagents.models.dense import dense
 from rlagents.models.head import log_prob_and_entropy
-from rlagents.models.layers import RematPolicy, through_layers
+from rlagents.models.layers import SAVE_ATTENTION, RematPolicy, through_layers
 from rlagents.types import Params, Sequences
 
 HEAD_CHUNK_TOKENS = 2048
-NOTHING_SAVED = jax.checkpoint_policies.nothing_saveable
 
 
 def prefix_kv(
@@ -31,7 +29,7 @@ def prefix_kv(
     prefix_length: Int[Array, " p"],
     *,
     backend: Backend = dense,
-    remat_policy: RematPolicy = NOTHING_SAVED,
+    remat_policy: RematPolicy = SAVE_ATTENTION,
 ) -> KV:
     """Keys and values of every group's prefix; differentiable in ``params``."""
     return prefill(config, params, prefix, prefix_length, backend=backend, remat_policy=remat_policy)
@@ -46,7 +44,7 @@ def member_log_probs(
     *,
     head_chunk_tokens: int = HEAD_CHUNK_TOKENS,
     backend: Backend = dense,
-    remat_policy: RematPolicy = NOTHING_SAVED,
+    remat_policy: RematPolicy = SAVE_ATTENTION,
 ) -> tuple[Float[Array, "p g t"], Float[Array, "p g t"]]:
     """Log-probabilities and entropies (nats, float32) of member tokens, given the prefixes' keys and values.
 
@@ -91,7 +89,7 @@ def token_log_probs(
     *,
     head_chunk_tokens: int = HEAD_CHUNK_TOKENS,
     backend: Backend = dense,
-    remat_policy: RematPolicy = NOTHING_SAVED,
+    remat_policy: RematPolicy = SAVE_ATTENTION,
 ) -> tuple[Float[Array, "p g t"], Float[Array, "p g t"]]:
     """Log-probabilities and entropies of member tokens; see ``member_log_probs``. Differentiable in ``params``."""
     kv = prefix_kv(
