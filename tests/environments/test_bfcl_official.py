@@ -5,7 +5,7 @@ import random
 import pytest
 
 from rlagents.environments.bfcl import BfclEnvironment
-from rlagents.environments.bfcl_backends import official_tools
+from rlagents.environments.bfcl_backends import BACK_END_FILES, official_tools
 from rlagents.environments.bfcl_tasks import CATEGORIES, official_tasks, scenario_of, task_number
 from rlagents.tools.call_formats import PythonCalls, TaggedJsonCalls
 from rlagents.tools.function_calls import ParsedCall
@@ -120,6 +120,18 @@ def test_a_manual_shows_each_class_once_and_withholds_what_is_revealed_later():
             assert user == {"role": "user", "content": scenario.user_turns[0]}
             revealing += bool(withheld)
     assert revealing == 200
+
+
+def test_tools_are_described_by_their_signatures_in_json_schema():
+    tools = {tool.name: tool for name in BACK_END_FILES for tool in official_tools((name,))}
+    assert len(tools) == 128
+    # The benchmark's own description has another order than the signature by which positional arguments are bound.
+    names = ["access_token", "insurance_type", "booking_id", "insurance_cost", "card_id"]
+    assert [parameter.name for parameter in tools["purchase_insurance"].parameters] == names
+    assert tools["find"].parameters[1].schema["default"] is None
+    types = {parameter.schema["type"] for tool in tools.values() for parameter in tool.parameters}
+    assert types == {"string", "integer", "number", "boolean", "array", "object"}
+    assert all(0 < len(tool.description) < 400 and "belongs to" not in tool.description for tool in tools.values())
 
 
 def test_tasks_with_one_number_are_variants_of_one_problem():
