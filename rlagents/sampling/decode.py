@@ -1,7 +1,7 @@
 """The three jitted functions of the sampler: prefill prefixes, extend rows by given tokens, decode a block of tokens.
 
-Shapes are fixed by the sampler's sizes alone, so each compiles once (prefill: once a bucket of prefix lengths). The
-state is donated and written in place.
+Shapes follow from the sampler's sizes and from a few buckets of lengths, so that each compiles a few times and never
+again. The state is donated and written in place.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from rlagents.models.config import DecoderConfig
 from rlagents.models.decoder import KV
 from rlagents.sampling.keys import row_keys, token_keys
 from rlagents.sampling.rule import SamplingRule, draw
-from rlagents.sampling.state import Rows, SamplerState, put_rows, take_rows
+from rlagents.sampling.state import Rows, SamplerState, Window, first_tokens, put_rows, take_rows
 from rlagents.types import Params
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ def prefill_prefixes(
     return _pin(dataclasses.replace(state, prefix=jax.tree.map(write, state.prefix, new)), sharding)
 
 
-@partial(jax.jit, static_argnames=("config", "group_size", "sharding"), donate_argnames=("state",))
+@partial(jax.jit, static_argnames=("config", "group_size", "window", "sharding"), donate_argnames=("state",))
 def extend_rows(
     config: DecoderConfig,
     params: Params,
@@ -65,10 +65,11 @@ def extend_rows(
     counts: Int[Array, " d"],
     *,
     group_size: int,
+    window: Window,
     sharding: NamedSharding,
 ) -> SamplerState:
-    """Feed ``counts[r]`` given tokens to row ``r``: their KV lands at ``length .. length + counts``."""
-    own = take_rows(state.own, rows.index)
+    """Feed ``counts[r]`` given tokens to row ``r``: their KV lands at ``length .. length + counts``, in the window."""
+    own = take_rows(state.own, rows.index, window.own_tokens)
     _, own = decoder.extend(
         config,
         params,
@@ -76,7 +77,7 @@ def extend_rows(
         counts,
         own,
         rows.length,
-        state.prefix,
+        first_tokens(state.prefix, window.prefix_tokens),
         rows.prefix_length,
         rows.group,
         max_rows_per_prefix=min(group_size, rows.index.shape[0]),
@@ -92,7 +93,9 @@ class _Carry(NamedTuple):
     sampled: Sampled
 
 
-@partial(jax.jit, static_argnames=("config", "rule", "steps", "group_size", "sharding"), donate_argnames=("state",))
+@partial(
+    jax.jit, static_argnames=("config", "rule", "steps", "group_size", "window", "sharding"), donate_argnames=("state",)
+)
 def decode_block(
     config: DecoderConfig,
     params: Params,
@@ -106,6 +109,7 @@ def decode_block(
     rule: SamplingRule,
     steps: int,
     group_size: int,
+    window: Window,
     sharding: NamedSharding,
 ) -> tuple[SamplerState, Sampled]:
     """Sample up to ``steps`` tokens a row, fewer where all rows have stopped.
@@ -125,10 +129,12 @@ def decode_block(
       rule: how to draw.
       steps: block length.
       group_size: upper bound on rows that share a prefix.
+      window: holds the prefixes of all rows that do something, and their own tokens up to the block's end.
       sharding: of KV.
     """
     width = rows.index.shape[0]
     keys = row_keys(material)
+    prefix = first_tokens(state.prefix, window.prefix_tokens)
 
     def feed_and_draw(carry: _Carry) -> _Carry:
         count = carry.sampled.count
@@ -139,7 +145,7 @@ def decode_block(
             carry.active.astype(jnp.int32),
             carry.own,
             rows.length + count,
-            state.prefix,
+            prefix,
             rows.prefix_length,
             rows.group,
             max_rows_per_prefix=min(group_size, width),
@@ -164,7 +170,9 @@ def decode_block(
         jnp.zeros(width, jnp.int32),
         jnp.zeros(width, bool),
     )
-    start = _Carry(jnp.int32(0), remaining > 0, last_token, take_rows(state.own, rows.index), nothing)
+    start = _Carry(
+        jnp.int32(0), remaining > 0, last_token, take_rows(state.own, rows.index, window.own_tokens), nothing
+    )
     end = jax.lax.while_loop(lambda c: (c.step < steps) & jnp.any(c.active), feed_and_draw, start)
     state = dataclasses.replace(state, own=put_rows(state.own, rows.index, end.own))
     return _pin(state, sharding), _pin(end.sampled, NamedSharding(sharding.mesh, PartitionSpec()))

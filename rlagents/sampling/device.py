@@ -1,7 +1,7 @@
 """The sampler's device side: its own copy of the weights, the state, and the three calls with host arguments."""
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import NamedTuple
 
@@ -15,40 +15,10 @@ from rlagents.models.modules import logical_axes
 from rlagents.sampling.decode import Sampled, decode_block, extend_rows, prefill_prefixes
 from rlagents.sampling.rows import Table
 from rlagents.sampling.rule import SamplingRule
-from rlagents.sampling.state import Rows, empty_state
-from rlagents.sharding import kv_sharding, replicated, tree_shardings
+from rlagents.sampling.sizes import Sizes
+from rlagents.sampling.state import Rows, Window, empty_state
+from rlagents.sharding import activations_over, kv_sharding, prompt_shards, replicated, tree_shardings
 from rlagents.types import Params
-
-
-@dataclasses.dataclass(frozen=True)
-class Sizes:
-    """Every shape the sampler compiles for follows from these."""
-
-    num_groups: int
-    num_rows: int
-    decode_rows: int
-    extend_rows: int
-    prefill_groups: int
-    max_prefix_tokens: int
-    max_member_tokens: int
-    extend_chunk_tokens: int
-    block_steps: int
-
-    def __post_init__(self):
-        for name, size in dataclasses.asdict(self).items():
-            lowest = 0 if name == "max_prefix_tokens" else 1
-            if size < lowest:
-                raise ValueError(f"{name} is {size}; give a whole number >= {lowest}")
-        for name, whole in (("decode_rows", "num_rows"), ("extend_rows", "num_rows"), ("prefill_groups", "num_groups")):
-            if getattr(self, name) > getattr(self, whole):
-                raise ValueError(f"{name}={getattr(self, name)} is more than {whole}={getattr(self, whole)}")
-
-    def prefix_bucket(self, length: int) -> int:
-        """Shape that a prefix of ``length`` tokens is computed at: ``max_prefix_tokens`` halved as often as it fits."""
-        bucket = self.max_prefix_tokens
-        while bucket > 64 and -(-bucket // 2) >= length:
-            bucket = -(-bucket // 2)
-        return bucket
 
 
 class Block(NamedTuple):
@@ -104,11 +74,12 @@ class Device:
             now, pending = pending[:width], pending[width:]
             slots = np.full(width, self.sizes.num_groups, np.int32)
             lengths = np.zeros(width, np.int32)
-            tokens = np.zeros((width, self.sizes.prefix_bucket(max(len(prefix) for _, prefix in now))), np.int32)
+            tokens = np.zeros((width, self.sizes.prefill_tokens(max(len(prefix) for _, prefix in now))), np.int32)
             for place, (slot, prefix) in enumerate(now):
                 slots[place], lengths[place] = slot, len(prefix)
                 tokens[place, : len(prefix)] = prefix
-            self._state = self._prefill(self._params, self._state, *self._put(slots, tokens, lengths))
+            with self._split(width):
+                self._state = self._prefill(self._params, self._state, *self._put(slots, tokens, lengths))
 
     def extend(self, table: Table, numbers: Sequence[int]) -> None:
         """Feed up to ``extend_chunk_tokens`` un-fed tokens, never the last one, to at most ``extend_rows`` rows."""
@@ -120,21 +91,31 @@ class Device:
             fed = row.feed(min(chunk, len(row.unfed) - 1))
             tokens[place[number], : len(fed)] = fed
             counts[place[number]] = len(fed)
+        window = self._window(table, {number: table.opened(number).length for number in numbers})
         arguments = self._put(tokens, counts)
-        self._state = self._extend(self._params, self._state, rows, *arguments, group_size=self._group_size)
+        with self._split(width):
+            self._state = self._extend(
+                self._params, self._state, rows, *arguments, group_size=self._group_size, window=window
+            )
 
     def decode(self, table: Table, remaining: Mapping[int, int]) -> dict[int, Block]:
         """Decode one block: up to ``remaining[row]`` tokens a row."""
         width = self.sizes.decode_rows
         rows, place = self._rows(table, list(remaining), width)
         last, budget, material = np.zeros(width, np.int32), np.zeros(width, np.int32), np.zeros((width, 5), np.uint32)
+        ends = {}
         for number, count in remaining.items():
             row = table.opened(number)
             (last[place[number]],) = row.unfed
             budget[place[number]] = count
             material[place[number]] = row.material
+            ends[number] = row.length + min(count, self.sizes.block_steps)
         arguments = self._put(last, budget, material, self._stop_ids)
-        self._state, sampled = self._decode(self._params, self._state, rows, *arguments, group_size=self._group_size)
+        window = self._window(table, ends)
+        with self._split(width):
+            self._state, sampled = self._decode(
+                self._params, self._state, rows, *arguments, group_size=self._group_size, window=window
+            )
         return _by_row(jax.device_get(sampled), place, remaining)
 
     def _rows(self, table: Table, chosen: Sequence[int], width: int) -> tuple[Rows, dict[int, int]]:
@@ -152,6 +133,17 @@ class Device:
         prefix_length = [len(prefix) for prefix in table.prefixes]
         columns = (np.array(column, np.int32) for column in (index, length, group, prefix_length))
         return Rows(*self._put(*columns)), {number: place for place, number in enumerate(index)}
+
+    def _window(self, table: Table, ends: Mapping[int, int]) -> Window:
+        """What must be read for rows that end up with so many own tokens in KV."""
+        prefix_tokens = max(len(table.prefixes[table.opened(number).slot]) for number in ends)
+        return self.sizes.window(prefix_tokens, max(ends.values()))
+
+    def _split(self, rows: int) -> AbstractContextManager:
+        """Split the activations of a call as the state is split, where its rows divide."""
+        if rows % prompt_shards(self._mesh):
+            return nullcontext()
+        return activations_over(self._mesh)
 
     def _put(self, *arguments: np.ndarray) -> tuple:
         return jax.device_put(arguments, replicated(self._mesh))

@@ -20,12 +20,13 @@ from itertools import islice
 from jax.sharding import Mesh
 
 from rlagents.models.config import DecoderConfig
-from rlagents.sampling.device import Device, Sizes
+from rlagents.sampling.device import Device
 from rlagents.sampling.generate import generate
 from rlagents.sampling.keys import Domain, StreamKey
 from rlagents.sampling.progress import Ending, Progress
 from rlagents.sampling.rows import GroupHandle, Table
 from rlagents.sampling.rule import SamplingRule
+from rlagents.sampling.sizes import Sizes
 from rlagents.sampling.stops import DecodeText
 from rlagents.sampling.turns import StopReason, Turn
 from rlagents.sharding import single_device_mesh

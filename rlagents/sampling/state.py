@@ -6,6 +6,8 @@ predicted from it. So the state never holds logits, and going back to an earlier
 last token. Both live on the host and travel with each call (:class:`Rows`): a few bytes a row, and no device work.
 """
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
@@ -24,6 +26,13 @@ class SamplerState:
 
     prefix: KV
     own: KV
+
+
+class Window(NamedTuple):
+    """How many positions of prefixes and rows a call reads: a compile-time constant, from a few buckets."""
+
+    prefix_tokens: int
+    own_tokens: int
 
 
 @pytree
@@ -62,15 +71,26 @@ def empty_state(
     return SamplerState(zeros(num_groups, max_prefix_tokens), zeros(num_rows, max_member_tokens))
 
 
-def take_rows(own: KV, index: Int[Array, " d"]) -> KV:
-    """KV of some rows. Where all rows are taken they must be in order, and nothing is copied."""
+def first_tokens(kv: KV, tokens: int) -> KV:
+    """The first ``tokens`` positions of every prefix or row: the part of a buffer that a call reads."""
+    return jax.tree.map(lambda x: x[:, :, :, :tokens], kv)
+
+
+def take_rows(own: KV, index: Int[Array, " d"], tokens: int) -> KV:
+    """The first ``tokens`` positions of some rows. Where all rows are taken they must be in order.
+
+    All of all rows is no copy. Anything else is copied once a call, so that each step reads less.
+    """
     if index.shape[0] == own.key.shape[1]:
-        return own
-    return jax.tree.map(lambda x: jnp.take(x, index, axis=1, unique_indices=True, mode="clip"), own)
+        return first_tokens(own, tokens)
+    return jax.tree.map(lambda x: x.at[:, index, :, :tokens].get(unique_indices=True, mode="clip"), own)
 
 
 def put_rows(own: KV, index: Int[Array, " d"], taken: KV) -> KV:
     """Write back what :func:`take_rows` took."""
-    if index.shape[0] == own.key.shape[1]:
+    if taken.key.shape == own.key.shape:
         return taken
-    return jax.tree.map(lambda x, y: x.at[:, index].set(y, unique_indices=True, mode="drop"), own, taken)
+    if index.shape[0] == own.key.shape[1]:
+        return jax.tree.map(lambda x, y: jax.lax.dynamic_update_slice(x, y, (0,) * x.ndim), own, taken)
+    tokens = taken.key.shape[3]
+    return jax.tree.map(lambda x, y: x.at[:, index, :, :tokens].set(y, unique_indices=True, mode="drop"), own, taken)

@@ -25,8 +25,6 @@ CONFIG = DecoderConfig(
     tie_embeddings=False,
 )
 KEYS = StreamKey(0, 11, 0, 0)
-CONVERSATION = 64
-"""Longest conversation that the judge reads."""
 TIE = 1e-4
 """Perturbed logits nearer than this may come out in either order."""
 
@@ -132,7 +130,7 @@ def _all_logits(config: DecoderConfig, params: Any, tokens: jax.Array, length: j
 
 def all_logits(conversation: Sequence[int], config: DecoderConfig = CONFIG, params: Any = None) -> np.ndarray:
     """Logits ``[len(conversation), v]`` for the token after each, in one pass from nothing."""
-    tokens = np.zeros(CONVERSATION, np.int32)
+    tokens = np.zeros(64 * (1 + len(conversation) // 64), np.int32)
     tokens[: len(conversation)] = conversation
     params = make_params(config) if params is None else params
     return np.asarray(_all_logits(config, params, tokens, np.int32(len(conversation))))[: len(conversation)]

@@ -92,3 +92,17 @@ def test_closing_drops_turns_in_progress():
     sampler.close_group(group)
     _, turns = steps_until(sampler, other.rows)
     assert set(turns) == set(other.rows)
+
+
+def test_a_block_ends_when_all_its_rows_have_stopped():
+    """Steps that were not taken leave zeros behind."""
+    sampler = make_sampler()
+    blocks, decode = [], sampler._device._decode
+    sampler._device._decode = lambda *args, **kwargs: blocks.append(decode(*args, **kwargs)) or blocks[-1]
+    group = sampler.open_group([[1, 2]] * 3, KEYS)
+    for row, limit in zip(group.rows, (1, 2, 2), strict=True):
+        sampler.request(row, limit)
+    assert len(sampler.step()) == 3
+    ((_, sampled),) = blocks
+    assert sampled.log_prob[:2].any(axis=1).all()
+    assert not sampled.log_prob[2:].any()

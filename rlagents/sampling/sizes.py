@@ -1,0 +1,49 @@
+"""The sampler's sizes, and which shapes follow from them."""
+
+import dataclasses
+
+from rlagents.sampling.state import Window
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """Every shape the sampler compiles for follows from these."""
+
+    num_groups: int
+    num_rows: int
+    decode_rows: int
+    extend_rows: int
+    prefill_groups: int
+    max_prefix_tokens: int
+    max_member_tokens: int
+    extend_chunk_tokens: int
+    block_steps: int
+
+    def __post_init__(self):
+        for name, size in dataclasses.asdict(self).items():
+            lowest = 0 if name == "max_prefix_tokens" else 1
+            if size < lowest:
+                raise ValueError(f"{name} is {size}; give a whole number >= {lowest}")
+        for name, whole in (("decode_rows", "num_rows"), ("extend_rows", "num_rows"), ("prefill_groups", "num_groups")):
+            if getattr(self, name) > getattr(self, whole):
+                raise ValueError(f"{name}={getattr(self, name)} is more than {whole}={getattr(self, whole)}")
+
+    def prefill_tokens(self, length: int) -> int:
+        """Shape that a prefix of ``length`` tokens is computed at."""
+        return _halved(self.max_prefix_tokens, length, lowest=64)
+
+    def window(self, prefix_tokens: int, own_tokens: int) -> Window:
+        """What a call reads where these are the longest prefix and the longest row: all or half of the prefixes; all,
+        half or a quarter of the rows. Little is gained below 64 tokens, and each window compiles anew."""
+        prefix, own = max(self.max_prefix_tokens, 1), self.max_member_tokens
+        return Window(
+            _halved(prefix, prefix_tokens, lowest=max(64, -(-prefix // 2))),
+            _halved(own, own_tokens, lowest=max(64, -(-own // 4))),
+        )
+
+
+def _halved(size: int, enough: int, lowest: int) -> int:
+    """``size`` halved, rounding up, as often as it stays at least ``enough`` and ``lowest``."""
+    while size > 1 and (half := -(-size // 2)) >= max(enough, lowest):
+        size = half
+    return size
