@@ -26,7 +26,7 @@ from rlagents.rollouts.trajectory import Trajectory
 from rlagents.sampling.keys import Domain, StreamKey
 
 # Openings asked for ahead of the group that is to be opened next.
-_AHEAD = 2
+_AHEAD = 16
 _WAIT_SECONDS = 1.0
 
 

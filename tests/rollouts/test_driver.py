@@ -191,10 +191,25 @@ def test_an_observation_that_just_fits_is_kept_and_one_token_less_is_not():
 
 
 def test_the_sampler_s_room_is_respected_too():
-    sampler = FakeSampler(CHAT, play(*["add 1"] * 50), max_member_tokens=40)
-    trajectory = run(None, sampler=sampler, limits=dataclasses.replace(LIMITS, max_turns=50)).groups[0][0]
+    limits, cut = dataclasses.replace(LIMITS, max_turns=50), 0
+    for room in range(3, 60):
+        sampler = FakeSampler(CHAT, play(*["add 1"] * 50), max_member_tokens=room)
+        trajectory = run(None, sampler=sampler, limits=limits).groups[0][0]
+        assert trajectory.truncated
+        assert len(sampler.finished[0].ids) <= room
+        # A turn cut by the end of the room is not executed.
+        is_cut = trajectory.stop_reasons[-1] == StopReason.BUDGET
+        assert trajectory.outcome.named["steps"] == trajectory.num_turns - is_cut
+        cut += is_cut
+    assert cut > 0
+
+
+def test_a_member_without_room_for_a_turn_ends_without_one():
+    sampler = FakeSampler(CHAT, play("2"), max_member_tokens=4)
+    trajectory = run(None, sampler=sampler, forced_prefix=CHAT.encode("add and more")).groups[0][0]
     assert trajectory.truncated
-    assert len(sampler.finished[0].ids) <= 40
+    assert trajectory.num_turns == len(trajectory.token_ids) == 0
+    assert trajectory.outcome.named["steps"] == 0.0
 
 
 def test_the_turn_limit_truncates():
@@ -283,6 +298,13 @@ def test_an_episode_that_cannot_start_is_lost():
     assert [t.valid for t in result.groups[0]] == [False, False]
     assert "no world" in result.groups[0][0].lost
     assert result.groups[0][0].num_turns == 1  # its tokens are kept for the log
+
+
+def test_a_member_without_a_record_is_lost_and_its_sibling_is_scored():
+    group = run(lambda stream, member, turn: [["spoil", "add 3"][member], "done"][turn]).groups[0]
+    assert [t.valid for t in group] == [False, True]
+    assert "no record" in group[0].lost
+    assert group[1].outcome.reward == 3.0
 
 
 def test_tool_schemas_of_an_opening_reach_the_template():

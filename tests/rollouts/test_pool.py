@@ -170,11 +170,17 @@ def test_an_episode_that_cannot_be_replayed_is_lost_and_only_that_one(one_worker
     strange, sane, offender = (one_worker.start() for _ in range(3))
     one_worker.said(strange, "random")
     one_worker.said(sane, "add 4")
+    before = one_worker.pool.counts["episodes_rebuilt"]
     assert one_worker.step(offender, "die").fault == ToolFault.DIED
     assert one_worker.said(sane, "add 0") == "total 4"
+    rebuilt = one_worker.pool.counts["episodes_rebuilt"]
     lost = one_worker.step(strange, "add 1")
     assert isinstance(lost, Lost)
     assert "not deterministic" in lost.reason
+    # What is lost is not rebuilt again.
+    one_worker.step(offender, "die")
+    again = one_worker.pool.counts["episodes_rebuilt"] - rebuilt
+    assert again == rebuilt - before - 1
     assert isinstance(one_worker.finish(strange), Lost)
 
 

@@ -18,7 +18,7 @@ class Counting:
     """Adds numbers; ``<command> <argument>`` as the model's text. Every misbehaviour has a command."""
 
     def __init__(self, task: Task):
-        self.task, self.total, self.steps = task, 0, 0
+        self.task, self.total, self.steps, self.spoiled = task, 0, 0, False
 
     def step(self, text: str) -> Observation:
         command, _, argument = text.partition(" ")
@@ -26,6 +26,8 @@ class Counting:
         return getattr(self, f"do_{command}")(argument)
 
     def finish(self):
+        if self.spoiled:
+            raise RuntimeError("no record")
         if self.task.payload.get("bad_record"):
             return lambda: None
         return {"total": self.total, "steps": self.steps, "pid": os.getpid()}
@@ -36,6 +38,10 @@ class Counting:
 
     def do_add(self, argument):
         self.total += int(argument)
+        return self.answer()
+
+    def do_spoil(self, _):
+        self.spoiled = True
         return self.answer()
 
     def do_pid(self, _):
