@@ -9,7 +9,16 @@ import numpy as np
 import optax
 import pytest
 
-from rlagents.learner import create_state, from_optax, make_learner, make_optimizer, own_copy, state_shardings, warm_up
+from rlagents.learner import (
+    create_state,
+    from_optax,
+    make_learner,
+    make_optimizer,
+    own_copy,
+    report_values,
+    state_shardings,
+    warm_up,
+)
 from rlagents.learner.passes import Passes, whole_groups
 from rlagents.methods.recipes import grpo
 from rlagents.methods.reductions import token_mean
@@ -120,6 +129,13 @@ def test_several_updates_and_epochs_keep_the_old_policy():
     assert abs(float(reports[0].metrics["ratio"].value) - 1) < 1e-6, "the same function computes old and new"
     assert abs(float(reports[2].metrics["ratio"].value) - 1) > 1e-4
     assert int(state.step) == 4
+    values = report_values(*reports)
+    assert values["updates_applied"] == 4
+    assert values["tokens_trained"] == 2 * np.sum(credit.mask)
+    assert values["loss"] == pytest.approx(np.mean([float(report.loss) for report in reports]))
+    ratios = [report.metrics["ratio"] for report in reports]
+    total, count = sum(float(ratio.total) for ratio in ratios), sum(float(ratio.count) for ratio in ratios)
+    assert values["ratio"] == pytest.approx(total / count)
 
     @jax.jit
     def step(params, index):

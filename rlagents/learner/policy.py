@@ -25,6 +25,7 @@ from rlagents.learner.passes import Passes, Scores, split_over
 from rlagents.learner.slices import by_prompts, join_prompts, sum_over, update_batch
 from rlagents.learner.state import TrainState
 from rlagents.learner.update import StepReport, apply_update, token_counts
+from rlagents.methods import border
 from rlagents.methods.method import Method
 from rlagents.types import Batch, Credit, LogProbs, Mean, Metrics, Params, Sequences
 
@@ -108,7 +109,7 @@ def make_learner(
             facts, rollout, credit, masks, measures = data
             live = dataclasses.replace(facts, policy=log_prob, entropy=entropy)
             if single:
-                live = dataclasses.replace(live, old=jax.lax.stop_gradient(log_prob))
+                live = border.on_policy(live)
             loss, metrics = method.loss(state.method_state, live, credit, masks, measures)
             gap = jnp.abs(jax.lax.stop_gradient(log_prob) - rollout)
             return loss, metrics | {"rollout_gap": Mean.of(gap, credit.mask)}

@@ -32,8 +32,8 @@ class TrainState:
 
 def _initial(params: Params, optimizer: Optimizer, method_state: Any, key: Any) -> TrainState:
     zero = jnp.zeros((), jnp.int32)
-    # The copies matter: an output that is its input would share the caller's buffers, and the first donated step would
-    # delete them.
+    # Copies, whatever jit makes of an output that is its input: buffers shared with the caller would be deleted by the
+    # first donated step.
     return TrainState(
         params=jax.tree.map(jnp.copy, params),
         optimizer_state=optimizer.init(params),

@@ -1,10 +1,12 @@
 """One optimizer update, or none: what happens to a gradient once it is summed."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
@@ -124,16 +126,25 @@ def nonfinite_cause(report: StepReport) -> str:
     return f"the loss was {float(report.loss)} but the gradient of {', '.join(names)} was not finite"
 
 
-def report_values(report: StepReport) -> dict[str, float]:
-    """Fetch ``report`` as plain numbers: the method's own metrics under their names, the rest as documented above."""
-    report = jax.device_get(report)
-    values = {name: float(mean.value) for name, mean in report.metrics.items()}
-    values |= {name: float(count) for name, count in report.counts.items()}
-    return values | {
-        "loss": float(report.loss),
-        "gradient_norm": float(report.gradient_norm),
-        "learning_rate": float(report.learning_rate),
-        "updates_applied": float(report.applied),
-        "updates_empty": float(report.empty),
-        "updates_skipped_total": float(report.skipped),
-    }
+def report_values(*reports: StepReport) -> dict[str, float]:
+    """Fetch the updates of one rollout batch as plain numbers, one a name.
+
+    Metrics are means over all their tokens, counts are sums, ``loss`` and ``gradient_norm`` means over updates;
+    ``learning_rate`` and ``updates_skipped_total`` are those of the last.
+    """
+    fetched = jax.device_get(reports)
+    last = fetched[-1]
+    means = functools.reduce(lambda a, b: {name: a[name] + b[name] for name in a}, (r.metrics for r in fetched))
+    counts = {name: float(sum(r.counts[name] for r in fetched)) for name in last.counts}
+    return (
+        {name: float(mean.value) for name, mean in means.items()}
+        | counts
+        | {
+            "loss": float(np.mean([r.loss for r in fetched])),
+            "gradient_norm": float(np.mean([r.gradient_norm for r in fetched])),
+            "learning_rate": float(last.learning_rate),
+            "updates_applied": float(sum(bool(r.applied) for r in fetched)),
+            "updates_empty": float(sum(bool(r.empty) for r in fetched)),
+            "updates_skipped_total": float(last.skipped),
+        }
+    )
