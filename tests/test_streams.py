@@ -53,6 +53,13 @@ def test_orders_are_uniform_and_independent():
     assert len(orders) == 1600
 
 
+def test_a_stream_shuffles_every_epoch_anew():
+    """Four epochs of 20 tasks are four orders, and another seed starts with a fifth."""
+    stream = shuffled(range(20), seed=3)
+    epochs = [tuple(tasks(stream, 20)) for _ in range(4)]
+    assert len({*epochs, tuple(tasks(shuffled(range(20), seed=4), 20))}) == 5
+
+
 def test_orders_are_the_same_on_every_machine_and_release():
     assert epoch_order(6, 0, 0).tolist() == [5, 0, 3, 2, 1, 4]
     assert epoch_order(6, 3, 2).tolist() == [1, 5, 0, 2, 4, 3]
