@@ -107,12 +107,11 @@ def test_no_device_holds_the_parameters():
 def test_no_device_holds_the_logits():
     """Not of its own share of a micro-batch, let alone of all: never more rows than a chunk, half a vocabulary wide.
 
-    Forwards a device has its own prompts' part of the chunk; XLA gathers the chunk's gradient for that of the head.
+    A chunk at most: XLA gathers the gradient of its logits from all prompts for the gradient of the head.
     """
     program = one_step(SHARDED, whole)[-1]
     own_tokens = MICRO_BATCH // 4 * 4 * 12
     assert most_rows_of_logits(program) <= CHUNK_TOKENS < own_tokens
-    assert (MICRO_BATCH // 4, 4, 1, VOCAB // 2) in array_shapes(program)
     assert not [shape for shape in array_shapes(program) if VOCAB in shape]
 
     def naive(params, hidden):
@@ -122,6 +121,11 @@ def test_no_device_holds_the_logits():
     params = {"embedding": jnp.zeros((VOCAB, CONFIG.embed_dim))}
     program = jax.jit(jax.grad(naive)).lower(params, hidden).compile().as_text()
     assert most_rows_of_logits(program) >= own_tokens
+
+
+def test_activations_stay_with_their_prompts():
+    """Hidden states ``[p g t d]`` are split by prompts, whole in ``d``: left alone, XLA splits ``d`` in every layer."""
+    assert (MICRO_BATCH // 4, 4, 12, CONFIG.embed_dim) in array_shapes(one_step(SHARDED, whole)[-1])
 
 
 def array_shapes(program):
