@@ -151,6 +151,9 @@ def test_groups_are_what_their_ids_say():
     shifted = [ragged[1:3], [ragged[3], ragged[0]]]
     with pytest.raises(ValueError, match="one task's members in order"):
         collate(shifted, **BUCKETS)
+    two_tasks = [[ragged[0], ragged[3]], [ragged[2], ragged[1]]]  # each in order, but not of one task
+    with pytest.raises(ValueError, match="one task's members in order"):
+        collate(two_tasks, **BUCKETS)
     with pytest.raises(ValueError, match=r"of one size, at least 1; got sizes \[1, 2\]"):
         collate([ragged[:2], ragged[2:3]], **BUCKETS)
     with pytest.raises(ValueError, match="one task's members in order"):
