@@ -112,7 +112,7 @@ def extend(
         # Indices apart from each other put their axes first.
         return old.at[:, row, :, place].set(jnp.moveaxis(added, (1, 3), (0, 1)).astype(old.dtype), mode="drop")
 
-    return hidden[:, 0], jax.tree.map(write, own, added)
+    return jax.lax.stop_gradient((hidden[:, 0], jax.tree.map(write, own, added)))
 
 
 def logits(config: DecoderConfig, params: Params, hidden: Float[Array, "*batch d"]) -> Float[Array, "*batch v"]:

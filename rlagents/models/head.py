@@ -49,10 +49,14 @@ def _forward(hidden, head, targets, temperature, chunk_tokens):
     def one(_, xs):
         h, y = xs
         z = head_logits(h, head) / temperature
-        log_normalizer = jax.nn.logsumexp(z, axis=-1)
-        entropy = log_normalizer - jnp.sum(jnp.exp(z - log_normalizer[..., None]) * z, axis=-1)
-        at_target = jnp.sum(jnp.where(_is_target(z, y), z, 0.0), axis=-1)
-        return None, (at_target - log_normalizer, entropy, log_normalizer)
+        maximum = jnp.max(z, axis=-1)
+        # Entropy from logits below their maximum: where one token is nearly certain nothing large cancels.
+        below = z - maximum[..., None]
+        weights = jnp.exp(below)
+        total = jnp.sum(weights, axis=-1)
+        entropy = jnp.log(total) - jnp.sum(weights * below, axis=-1) / total
+        at_target = jnp.sum(jnp.where(_is_target(z, y), below, 0.0), axis=-1)
+        return None, (at_target - jnp.log(total), entropy, maximum + jnp.log(total))
 
     _, outputs = jax.lax.scan(one, None, (_split(hidden, chunk, -2), _split(targets, chunk, -1)))
     log_prob, entropy, log_normalizer = (_join(x, length, -1) for x in outputs)
