@@ -115,5 +115,5 @@ def _join(x: Array, length: int, axis: int) -> Array:
     """Undo ``_split``."""
     axis %= x.ndim - 1
     x = jnp.moveaxis(x, 0, axis)
-    x = x.reshape(*x.shape[:axis], -1, *x.shape[axis + 2 :])
+    x = x.reshape(*x.shape[:axis], x.shape[axis] * x.shape[axis + 1], *x.shape[axis + 2 :])
     return jax.lax.slice_in_dim(x, 0, length, axis=axis)
