@@ -9,8 +9,8 @@ import optax
 import pytest
 from hypothesis import given, settings
 
+from rlagents.methods import Role, chain, method, on_policy, token_mean
 from rlagents.methods import border as the_border
-from rlagents.methods import chain, method, on_policy, token_mean
 from rlagents.types import Kind
 from tests.methods.batches import batches, laws, make_batch
 from tests.methods.harness import assert_same, run, whole
@@ -126,6 +126,7 @@ def test_valid_and_mask_only_go_from_true_to_false_at_every_stage(method, batch)
             assert not (after.valid & ~before.valid).any()
             assert not (after.mask & ~before.mask).any()
             assert (after.valid.dtype, after.mask.dtype) == (jnp.bool_, jnp.bool_)
+            assert stage.role is not Role.ESTIMATOR or not after.advantages[~after.mask].any()
             before = after
 
 

@@ -188,6 +188,7 @@ def test_nothing_to_compare_is_exactly_zero(ddof, epsilon):
         ([0.1] * 7, [True] * 7),
         ([1000.1] * 3, [True] * 3),
         ([0.0, 0.0], [True] * 2),
+        ([1.0, float(np.nextafter(np.float32(1), np.float32(2)))], [True] * 2),
         ([0.3, 0.4], [False] * 2),
     ):
         advantages, metrics = advantages_of(rewards, valid, ddof=ddof, epsilon=epsilon)
