@@ -150,3 +150,21 @@ def test_program_does_not_grow_with_depth():
         return str(jax.make_jaxpr(gradient)(params)).count(" = ")
 
     assert equations(2) == equations(9)
+
+
+def test_no_prefix_and_a_single_token_are_sequences_too():
+    params, sequences = random_params(LLAMA), random_sequences(LLAMA, seed=0)
+    run = jax.jit(lambda params, sequences: token_log_probs(LLAMA, params, sequences, 1.0))
+    unused = sequences.replace(prefix_length=jnp.zeros(2, jnp.int32))
+    absent = unused.replace(prefix=sequences.prefix[:, :0])
+    assert relative_error(run(params, absent), run(params, unused)) < 1e-5
+    alone = sequences.replace(tokens=sequences.tokens[:, :, :1], length=jnp.ones((2, 3), jnp.int32))
+    assert all(jnp.all(output == 0) and output.shape == (2, 3, 1) for output in run(params, alone))
+
+
+def test_bfloat16_weights_give_float32_results_close_to_float32s(gemma3):
+    config = GEMMA3.replace(param_dtype=jnp.bfloat16, compute_dtype=jnp.bfloat16)
+    params = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), gemma3.params)
+    outputs = jax.jit(lambda params: token_log_probs(config, params, gemma3.sequences, TEMPERATURE))(params)
+    assert {output.dtype for output in outputs} == {jnp.dtype(jnp.float32)}
+    assert relative_error(outputs, gemma3.outputs) < 0.02
