@@ -86,6 +86,7 @@ def test_action_matching_is_existence_with_equal_values():
     assert not actions_match([call("tail", file_name="x")], truth)
     assert not actions_match([call("tail", file_name="x", lines=4), call("tail", file_name="y", lines=3)], truth)
     assert not actions_match([call("tail", file_name="x", lines=None)], truth)
+    assert not actions_match([call("tail", file_name="x")], [[call("tail", file_name="x", lines=None)]])
 
 
 def test_a_trajectory_cut_short_scores_nothing():
