@@ -16,7 +16,6 @@ setup(
     install_requires=[
         "absl-py>=2.1",
         "flax>=0.12",
-        "grain>=0.2.12",
         "jax>=0.10",
         "jaxtyping>=0.3",
         "jinja2>=3.1",

@@ -36,7 +36,7 @@ def main(argv: list[str]) -> None:
         experiment = load_experiment(config_flags.get_config_filename(flags.FLAGS["config"]), CONFIG.value)
         machinery = assemble(CONFIG.value, experiment)
         try:
-            params, step = trained_params(machinery, Path(WORKDIR.value), STEP.value)
+            params, step = trained_params(machinery, Path(str(WORKDIR.value)), STEP.value)
             evaluation = machinery.evaluate(machinery.make_sampler(params))
         finally:
             machinery.close()

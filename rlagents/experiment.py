@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from ml_collections import ConfigDict
 
 from rlagents.data.streams import PromptStream, TaskSet
 from rlagents.environments.base import Environment
@@ -23,9 +22,13 @@ from rlagents.facts import Task
 from rlagents.learner import Optimizer
 from rlagents.methods.method import Method
 from rlagents.models import DecoderConfig
+from rlagents.models.layers import RematPolicy
 from rlagents.rollouts.chat import Chat
 from rlagents.rollouts.driver import MemberMessages, same_for_all
 from rlagents.types import Params
+
+Config = Any
+"""An ``ml_collections.ConfigDict``; its leaves have no static types."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,7 @@ class Experiment:
       method: what turns rollouts into a loss.
       supervised_optimizer, optimizer: of the warm-up and of the reinforced phase.
       category: task -> name under which the evaluation reports it besides the whole.
+      remat_policy: what a layer's forward pass keeps for its backward pass; the rest is computed again.
       named: facts of the outcome that go along with every batch.
       member_messages: what differs between the members of a group.
       forced_prefix: text that every model turn is made to begin with.
@@ -59,12 +63,13 @@ class Experiment:
     supervised_optimizer: Optimizer
     optimizer: Optimizer
     category: Callable[[Task], str]
+    remat_policy: RematPolicy = jax.checkpoint_policies.nothing_saveable
     named: Sequence[str] = ()
     member_messages: MemberMessages = same_for_all
     forced_prefix: str = ""
 
 
-def load_experiment(path: str | Path, config: ConfigDict) -> Experiment:
+def load_experiment(path: str | Path, config: Config) -> Experiment:
     """Run ``build(config)`` of the config file at ``path``.
 
     Raises ``ValueError`` if the file has no ``build``; whatever ``build`` raises passes through.

@@ -7,11 +7,10 @@ from typing import Any
 
 import jax
 from jax.sharding import Mesh
-from ml_collections import ConfigDict
 
 from rlagents import models, sharding
 from rlagents.evaluation import Evaluation, evaluate
-from rlagents.experiment import Experiment
+from rlagents.experiment import Config, Experiment
 from rlagents.facts import Task
 from rlagents.learner import Passes, member_slices, whole_groups
 from rlagents.rollouts.driver import Rollout, StreamTask, rollout
@@ -30,7 +29,7 @@ def random_params(decoder: models.DecoderConfig) -> Callable[[jax.Array, Any], P
 class Machinery:
     """Shared by training and evaluation. Make it with :func:`assemble`; ``close`` ends the tool workers."""
 
-    config: ConfigDict
+    config: Config
     experiment: Experiment
     mesh: Mesh
     param_shardings: Any
@@ -57,13 +56,19 @@ class Machinery:
         )
 
     def passes(self, temperature: float, members_per_micro_batch: int | None = None) -> Passes:
-        """The model as the learner sees it, at the temperature that was sampled with; whole groups or slices of them."""
-        decoder = self.experiment.decoder
+        """The model as the learner sees it, at the temperature that was sampled with: whole groups, or slices."""
+        decoder, remat_policy = self.experiment.decoder, self.experiment.remat_policy
         if members_per_micro_batch is None:
-            return whole_groups(lambda params, batch: models.token_log_probs(decoder, params, batch, temperature))
+            return whole_groups(
+                lambda params, batch: models.token_log_probs(
+                    decoder, params, batch, temperature, remat_policy=remat_policy
+                )
+            )
         return member_slices(
-            partial(models.prefix_kv, decoder),
-            lambda params, kv, batch: models.member_log_probs(decoder, params, kv, batch, temperature),
+            partial(models.prefix_kv, decoder, remat_policy=remat_policy),
+            lambda params, kv, batch: models.member_log_probs(
+                decoder, params, kv, batch, temperature, remat_policy=remat_policy
+            ),
             members=members_per_micro_batch,
         )
 
@@ -115,7 +120,7 @@ class Machinery:
         self.pool.close()
 
 
-def assemble(config: ConfigDict, experiment: Experiment) -> Machinery:
+def assemble(config: Config, experiment: Experiment) -> Machinery:
     """Check that mesh and model fit each other, and start the tool workers.
 
     Raises ValueError for a mesh that the devices or the model do not fit.

@@ -40,19 +40,18 @@ def main(argv: list[str]) -> None:
     """Read the command line, train, end the tool workers. Exits 2 for what the user has to mend."""
     if len(argv) > 1:
         raise app.UsageError(f"unknown arguments {argv[1:]}; options begin with --")
-    workdir = Path(WORKDIR.value)
-    try:
-        config = CONFIG.value
-        claim_workdir(workdir, config)
-        experiment = load_experiment(config_flags.get_config_filename(flags.FLAGS["config"]), config)
-        machinery = assemble(config, experiment)
-    except (ValueError, FileNotFoundError, ModuleNotFoundError) as error:
-        print(f"rlagents.train: {error}", file=sys.stderr)
-        sys.exit(2)
-    try:
+    workdir = Path(str(WORKDIR.value))
+    with contextlib.ExitStack() as stack:
+        try:
+            config = CONFIG.value
+            experiment = load_experiment(config_flags.get_config_filename(flags.FLAGS["config"]), config)
+            machinery = stack.enter_context(contextlib.closing(assemble(config, experiment)))
+            # Last, so that what is refused leaves no folder behind.
+            claim_workdir(workdir, config)
+        except (ValueError, FileNotFoundError, ModuleNotFoundError) as error:
+            print(f"rlagents.train: {error}", file=sys.stderr)
+            sys.exit(2)
         reinforce(machinery, workdir, warm_up(machinery, workdir))
-    finally:
-        machinery.close()
 
 
 def warm_up(machinery: Machinery, workdir: Path) -> Params:
@@ -146,14 +145,16 @@ def reinforce(machinery: Machinery, workdir: Path, params: Params) -> None:
                 facts = jax.block_until_ready(learn.prepare(state.params, reference, on_device))
             with timer.phase("update"):
                 state, credit, credited = learn.credit(state, on_device, facts)
+                reports = []
                 for update in learn.schedule:
                     state, report = learn.step(state, on_device, facts, credit, update)
-                learner.check_finite(report)
+                    learner.check_finite(report)
+                    reports.append(report)
             with timer.phase("publish"):
                 sampler.load(state.params, step + 1)
             with timer.phase("log"):
                 write_conversations(workdir / "conversations" / f"step-{step:06d}.jsonl", sampled.groups[:1])
-                values = rollout_values(sampled, batch) | learner.report_values(report) | mean_values(credited)
+                values = rollout_values(sampled, batch) | learner.report_values(*reports) | mean_values(credited)
             seconds = time.perf_counter() - start
             pace = values["tokens_sampled"] / seconds
             metrics.write(step, values | {"seconds": seconds, "tokens_per_second": pace} | timer.take())

@@ -1,6 +1,9 @@
 """The supervised phase: the policy learns from expert traces before it is rewarded for anything."""
 
+import dataclasses
 from collections.abc import Iterator
+
+import numpy as np
 
 from rlagents import learner
 from rlagents.data.streams import shuffled
@@ -40,16 +43,30 @@ class Traces:
 
 
 def trace_batches(machinery: Machinery, position: int) -> Iterator[Batch]:
-    """Batches of traces on the devices, epoch after epoch in fresh orders, from batch number ``position`` on."""
+    """Batches of traces on the devices, epoch after epoch in fresh orders, from batch number ``position`` on.
+
+    Of every ``batches_per_window`` batches, traces of like length share one, and so a bucket: less padding. The batches
+    of a window come in random order.
+    """
     options = machinery.config.supervised
     traces = Traces(machinery.experiment, options.traces)
-    order = shuffled(range(len(traces)), seed=machinery.config.seed, position=position * options.prompts_per_step)
+    windows = options.prompts_per_step * options.batches_per_window
+    window, skipped = divmod(position, options.batches_per_window)
+    order = shuffled(range(len(traces)), seed=machinery.config.seed, position=window * windows)
     while True:
-        taken = [traces[index] for _, index in order.take(options.prompts_per_step)]
-        batch = collate(
-            [[trace] for trace in taken], pad_prompts_to=options.prompts_per_step, **machinery.config.trace_buckets
-        )
-        yield shard_batch(batch, machinery.mesh)
+        # Named by their place in the order: a window at the end of an epoch may hold one trace twice.
+        named = [dataclasses.replace(traces[index], stream=place) for place, index in order.take(windows)]
+        taken = sorted(named, key=lambda trace: len(trace.token_ids))
+        batches = np.random.default_rng([machinery.config.seed, window]).permutation(options.batches_per_window)
+        for number in batches[skipped:]:
+            first = int(number) * options.prompts_per_step
+            batch = collate(
+                [[trace] for trace in taken[first : first + options.prompts_per_step]],
+                pad_prompts_to=options.prompts_per_step,
+                **machinery.config.trace_buckets,
+            )
+            yield shard_batch(batch, machinery.mesh)
+        window, skipped = window + 1, 0
 
 
 def make_step(machinery: Machinery, optimizer: learner.Optimizer, shardings: learner.TrainState) -> SupervisedStep:

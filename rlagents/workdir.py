@@ -5,12 +5,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ml_collections import ConfigDict
-
+from rlagents.experiment import Config
 from rlagents.rollouts.trajectory import Trajectory
 
 
-def claim_workdir(workdir: Path, config: ConfigDict) -> None:
+def claim_workdir(workdir: Path, config: Config) -> None:
     """Make the folder and write ``config.json``; a folder of the same config is taken up again.
 
     Raises ValueError if the folder belongs to a run of another config (naming the keys that differ) or holds files that

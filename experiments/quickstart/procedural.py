@@ -11,9 +11,9 @@ from ml_collections import ConfigDict, config_dict
 
 from rlagents import learner, models
 from rlagents.data.streams import endless
-from rlagents.data.tokenizers import word_tokenizer
+from rlagents.data.tokenizers import COMPACT_CHAT_TEMPLATE, word_tokenizer
 from rlagents.environments.bfcl_procedural import HELD_OUT, TRAIN, ProceduralTasks, corpus, procedural_environment
-from rlagents.experiment import Experiment
+from rlagents.experiment import Config, Experiment
 from rlagents.facts import Task
 from rlagents.machinery import random_params
 from rlagents.methods import recipes
@@ -35,7 +35,7 @@ def get_config() -> ConfigDict:
                 "qk_norm": True,
             },
             "mesh": {"data": 1, "fsdp": 1, "tensor": 1},
-            "limits": {"max_turns": 14, "max_turn_tokens": 24, "max_response_tokens": 255, "max_prompt_tokens": 128},
+            "limits": {"max_turns": 14, "max_turn_tokens": 24, "max_response_tokens": 255, "max_prompt_tokens": 112},
             "workers": {"num_workers": 1, "step_timeout_seconds": 5.0},
             "rule": {"temperature": 1.0},
             "sampler": {
@@ -49,14 +49,16 @@ def get_config() -> ConfigDict:
                 "block_steps": 8,
             },
             "supervised": {
-                "steps": 300,
+                "steps": 400,
                 "traces": 6000,
-                "prompts_per_step": 32,
-                "prompts_per_micro_batch": 32,
+                "prompts_per_step": 16,
+                "prompts_per_micro_batch": 16,
+                "batches_per_window": 8,
                 "learning_rate": 3e-3,
                 "warm_up_updates": 30,
+                "b2": 0.98,
             },
-            "trace_buckets": {"prefix_buckets": (112,), "member_buckets": (128, 192, 304), "turn_buckets": (14,)},
+            "trace_buckets": {"prefix_buckets": (112,), "member_buckets": (64, 128, 192, 304), "turn_buckets": (14,)},
             "rl": {
                 "steps": 60,
                 "prompts_per_step": 16,
@@ -76,7 +78,7 @@ def get_config() -> ConfigDict:
     )
 
 
-def build(config: ConfigDict) -> Experiment:
+def build(config: Config) -> Experiment:
     environment = procedural_environment()
     # The tokenizer belongs to the family, not to the run: its seed is fixed.
     tokenizer = word_tokenizer(corpus(400, seed=0), max_words=1000)
@@ -84,7 +86,7 @@ def build(config: ConfigDict) -> Experiment:
     return Experiment(
         decoder=decoder,
         make_params=random_params(decoder),
-        chat=Chat(tokenizer, tokenizer.chat_template),
+        chat=Chat(tokenizer, COMPACT_CHAT_TEMPLATE),
         environment=environment,
         expert=lambda task: [text for turn in environment.expert(task) for text in turn],
         train_stream=lambda position: endless(
@@ -96,7 +98,8 @@ def build(config: ConfigDict) -> Experiment:
             learner.warm_up(
                 optax.cosine_decay_schedule(config.supervised.learning_rate, config.supervised.steps, alpha=0.1),
                 config.supervised.warm_up_updates,
-            )
+            ),
+            b2=config.supervised.b2,
         ),
         optimizer=learner.make_optimizer(
             learner.warm_up(optax.constant_schedule(config.rl.learning_rate), config.rl.warm_up_updates)

@@ -22,7 +22,6 @@ class Tokenizer(Protocol):
     """What is used of a Hugging Face tokenizer."""
 
     chat_template: Any
-    eos_token_id: Any
 
     def apply_chat_template(self, conversation: Any, **keywords: Any) -> Any: ...  # noqa: D102
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]: ...  # noqa: D102
@@ -78,7 +77,7 @@ class Chat:
     @property
     def stop_token_ids(self) -> frozenset[int]:
         """Tokens that end a model turn: the closing's first token if it is a special one, and the end of text."""
-        end_of_text = self.tokenizer.eos_token_id
+        end_of_text = getattr(self.tokenizer, "eos_token_id", None)
         closing = [token for token in self.closing_ids[:1] if not self.decode_text([token])]
         return frozenset(closing) | (frozenset() if end_of_text is None else {int(end_of_text)})
 

@@ -1,0 +1,100 @@
+"""GRPO on official BFCL v4 multi-turn tasks.
+
+    python -m rlagents.train --config=experiments/rc_grpo/bfcl.py:smollm2-135m --workdir=DIR
+
+``smollm2-135m``: SmolLM2-135M-Instruct, real weights and tokenizer from a registry package, on one machine without an
+accelerator. A few steps that show the loop on real tasks and what each phase costs; no learning is claimed at this
+size.
+"""
+
+import jax
+import optax
+from ml_collections import ConfigDict, config_dict
+from rlagents.models.gguf import load_smollm2
+
+from rlagents import learner
+from rlagents.data.streams import shuffled
+from rlagents.environments.bfcl import BfclEnvironment
+from rlagents.environments.bfcl_tasks import official_tasks, task_number
+from rlagents.experiment import Config, Experiment
+from rlagents.facts import Task
+from rlagents.methods import recipes
+from rlagents.rollouts.chat import Chat, training_template
+
+
+def smollm2_135m() -> ConfigDict:
+    return ConfigDict(
+        {
+            "seed": 0,
+            "categories": ("base",),
+            "held_out_numbers": 20,
+            "mesh": {"data": 1, "fsdp": 1, "tensor": 1},
+            "limits": {"max_turns": 6, "max_turn_tokens": 48, "max_response_tokens": 639, "max_prompt_tokens": 4096},
+            "workers": {"num_workers": 1, "step_timeout_seconds": 10.0},
+            "rule": {"temperature": 1.0},
+            "sampler": {
+                "num_groups": 2,
+                "num_rows": 8,
+                "decode_rows": 8,
+                "max_member_tokens": 640,
+                "extend_rows": 4,
+                "extend_chunk_tokens": 64,
+                "prefill_groups": 1,
+                "block_steps": 16,
+            },
+            "supervised": {"steps": 0},
+            "rl": {
+                "steps": 3,
+                "prompts_per_step": 2,
+                "group_size": 4,
+                "prompts_per_micro_batch": 1,
+                "members_per_micro_batch": config_dict.placeholder(int),
+                "updates_per_batch": 1,
+                "epochs": 1,
+                "learning_rate": 1e-6,
+                "max_grad_norm": 1.0,
+            },
+            "buckets": {"prefix_buckets": (2048, 4096), "member_buckets": (320, 640), "turn_buckets": (6,)},
+            # RC-GRPO, Table 10: clip 0.2, beta 0.1.
+            "method": {"clip_low": 0.2, "clip_high": 0.2, "kl_coefficient": 0.1},
+            "evaluation": {"num_tasks": 2, "samples_per_task": 4, "every_steps": 0},
+            "checkpoint": {"every_steps": 100, "keep_last": 1},
+        }
+    )
+
+
+VARIANTS = {"smollm2-135m": smollm2_135m}
+
+
+def get_config(variant: str = "smollm2-135m") -> ConfigDict:
+    if variant not in VARIANTS:
+        raise ValueError(f"unknown variant {variant!r}; there are {', '.join(VARIANTS)}.")
+    return VARIANTS[variant]()
+
+
+def build(config: Config) -> Experiment:
+    decoder, params, tokenizer = load_smollm2()
+    environment = BfclEnvironment()
+    tasks = [task for category in config.categories for task in official_tasks(category)]
+    # Tasks with one number are variants of one another: both sides of the split would know them.
+    held_out = [task for task in tasks if task_number(task) >= 200 - config.held_out_numbers]
+    train = [task for task in tasks if task_number(task) < 200 - config.held_out_numbers]
+    return Experiment(
+        decoder=decoder,
+        make_params=lambda key, shardings: jax.device_put(params, shardings),
+        chat=Chat(tokenizer, training_template(tokenizer)),
+        environment=environment,
+        expert=lambda task: [text for turn in environment.expert(task) for text in turn],
+        train_stream=lambda position: shuffled(train, seed=config.seed, position=position),
+        held_out=held_out,
+        method=recipes.grpo(**config.method),
+        supervised_optimizer=learner.make_optimizer(optax.constant_schedule(1e-5)),
+        optimizer=learner.make_optimizer(
+            optax.constant_schedule(config.rl.learning_rate), max_grad_norm=config.rl.max_grad_norm
+        ),
+        category=category_of,
+    )
+
+
+def category_of(task: Task) -> str:
+    return task.id.removeprefix("multi_turn_").rpartition("_")[0]

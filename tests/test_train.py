@@ -1,0 +1,170 @@
+"""The programs, in small: what a run leaves behind, that a resumed run is the run, and what is refused."""
+
+import contextlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from experiments.quickstart import procedural, summarize
+from rlagents import evaluate, train
+from rlagents.machinery import assemble
+from rlagents.metrics import read_metrics
+from rlagents.workdir import claim_workdir
+
+ROOT = Path(__file__).resolve().parents[1]
+CONFIG_FILE = "experiments/quickstart/procedural.py"
+
+
+def small_config():
+    config = procedural.get_config()
+    config.levels = (1,)
+    config.model.update(
+        {"embed_dim": 32, "mlp_dim": 64, "num_layers": 1, "num_heads": 2, "num_kv_heads": 2, "head_dim": 16}
+    )
+    config.mesh.data = 8
+    config.limits.update({"max_turns": 4, "max_turn_tokens": 8, "max_response_tokens": 63})
+    config.sampler.update(
+        {
+            "num_groups": 8,
+            "num_rows": 16,
+            "decode_rows": 16,
+            "max_member_tokens": 64,
+            "extend_rows": 16,
+            "prefill_groups": 8,
+        }
+    )
+    config.supervised.update(
+        {"steps": 4, "traces": 40, "prompts_per_step": 8, "prompts_per_micro_batch": 8, "batches_per_window": 2}
+    )
+    config.trace_buckets.member_buckets = (64,)
+    config.rl.update({"steps": 4, "prompts_per_step": 8, "group_size": 2, "prompts_per_micro_batch": 8, "epochs": 2})
+    config.buckets.member_buckets = (64,)
+    config.evaluation.update({"num_tasks": 8, "samples_per_task": 2})
+    config.checkpoint.every_steps = 2
+    return config
+
+
+@contextlib.contextmanager
+def running(config):
+    machinery = assemble(config, procedural.build(config))
+    try:
+        yield machinery
+    finally:
+        machinery.close()
+
+
+def run(config, workdir):
+    claim_workdir(workdir, config)
+    with running(config) as machinery:
+        train.reinforce(machinery, workdir, train.warm_up(machinery, workdir))
+
+
+def final_params(config, workdir):
+    with running(config) as machinery:
+        params, step = evaluate.trained_params(machinery, workdir, None)
+    return jax.device_get(params), step
+
+
+class Stop(Exception):  # noqa: N818  not an error: the run is taken away
+    """The machine is taken away."""
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    workdir = tmp_path_factory.mktemp("whole") / "run"
+    run(small_config(), workdir)
+    return workdir
+
+
+def test_a_run_leaves_a_line_a_step_evaluations_conversations_and_a_summary(whole, capsys):
+    steps = read_metrics(whole / "metrics.jsonl")
+    assert [row["step"] for row in steps] == [0, 1, 2, 3]
+    assert {"reward", "loss", "gradient_norm", "tokens_per_second", "seconds/rollout", "seconds/update"} <= steps[
+        0
+    ].keys()
+    assert steps[0]["rollout_gap"] < 1e-4
+    assert [row["step"] for row in read_metrics(whole / "warm_up.jsonl")] == [0, 1, 2, 3]
+    assert [row["step"] for row in read_metrics(whole / "evaluations.jsonl")] == [0, 4]
+    assert len((whole / "conversations" / "held-out-000004.jsonl").read_text().splitlines()) == 16
+    summary = summarize.summarize(whole)
+    assert json.loads((whole / "summary.json").read_text()) == summary
+    assert summary.keys() == {"success_before", "success_after", "seconds", "steps", "seed"}
+    assert (whole / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+    assert "one held-out conversation" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("phase", ["warm-up", "rl"])
+def test_a_run_taken_away_and_started_again_is_the_run_never_interrupted(whole, phase, tmp_path, monkeypatch):
+    config, workdir = small_config(), tmp_path / "run"
+    with monkeypatch.context() as patch:
+        name = "report_values" if phase == "warm-up" else "mean_values"
+        owner = train.learner if phase == "warm-up" else train
+        original, calls = getattr(owner, name), []
+
+        def give_up(*arguments):
+            calls.append(arguments)
+            if len(calls) == 4:
+                raise Stop
+            return original(*arguments)
+
+        patch.setattr(owner, name, give_up)
+        with pytest.raises(Stop):
+            run(config, workdir)
+    run(config, workdir)
+    params, step = final_params(config, workdir)
+    wanted, _ = final_params(config, whole)
+    assert step == 4
+    jax.tree.map(np.testing.assert_array_equal, params, wanted)
+    timed = ("seconds", "tokens_per_second")
+    for name in ("warm_up.jsonl", "metrics.jsonl", "evaluations.jsonl"):
+        rows, others = (
+            [
+                {key: value for key, value in row.items() if not key.startswith(timed)}
+                for row in read_metrics(where / name)
+            ]
+            for where in (workdir, whole)
+        )
+        assert rows == others
+
+
+def test_a_finished_run_says_so_and_is_left_alone(whole, capsys):
+    before = (whole / "metrics.jsonl").read_bytes()
+    run(small_config(), whole)
+    assert "nothing is left to do" in capsys.readouterr().out
+    assert (whole / "metrics.jsonl").read_bytes() == before
+
+
+def test_evaluation_finds_the_weights_before_and_after(whole):
+    config = small_config()
+    after, _ = final_params(config, whole)
+    with running(config) as machinery:
+        before, step = evaluate.trained_params(machinery, whole, 0)
+        assert step == 0
+        different = jax.tree.map(lambda a, b: bool(np.any(np.asarray(a) != b)), before, after)
+        assert any(jax.tree.leaves(different))
+        with pytest.raises(ValueError, match="no checkpoint of step 3"):
+            evaluate.trained_params(machinery, whole, 3)
+        with pytest.raises(ValueError, match="is no folder"):
+            evaluate.trained_params(machinery, whole / "nowhere", None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--config.mesh.tensor=3"], "mesh"),
+        (["--config.evaluation.num_tusks=3"], "num_tusks"),
+        (["--config.rl.steps=many"], "many"),
+    ],
+)
+def test_bad_options_are_refused_before_anything_is_written(arguments, said, tmp_path):
+    workdir = tmp_path / "run"
+    command = [sys.executable, "-m", "rlagents.train", f"--config={CONFIG_FILE}", f"--workdir={workdir}", *arguments]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert result.returncode != 0
+    assert said in result.stderr
+    assert not (workdir / "metrics.jsonl").exists()
