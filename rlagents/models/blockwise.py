@@ -13,7 +13,8 @@ from rlagents.models.dense import dense
 def blockwise(block_queries: int, inner: Backend = dense) -> Backend:
     """Attention that hands ``block_queries`` positions of every member at a time to ``inner``.
 
-    Logits take ``[b g h block_queries s]``, in both directions. The results are those of ``inner``.
+    Logits take ``[b g h block_queries s]``, in both directions. The results are those of ``inner``, which is used
+    directly where there is a single block (a decode step, say).
     """
     return Backend(
         functools.partial(_forward, block_queries, inner), functools.partial(_backward, block_queries, inner)
@@ -22,6 +23,8 @@ def blockwise(block_queries: int, inner: Backend = dense) -> Backend:
 
 def _forward(block: int, inner: Backend, scale: float, queries: Queries, source: Source, window: Window) -> Partial:
     length = queries.query.shape[3]
+    if length <= block:
+        return inner.forward(scale, queries, source, window)
     partials = jax.lax.map(lambda part: inner.forward(scale, part, source, window), _split_queries(queries, block))
     return Partial(*(_join(x, length) for x in partials))
 
@@ -29,6 +32,9 @@ def _forward(block: int, inner: Backend, scale: float, queries: Queries, source:
 def _backward(
     block: int, inner: Backend, scale: float, queries: Queries, source: Source, window: Window, outcome: Outcome
 ) -> tuple[Array, Array, Array]:
+    if queries.query.shape[3] <= block:
+        return inner.backward(scale, queries, source, window, outcome)
+
     def one(sums: tuple[Array, Array], part: tuple[Queries, Outcome]) -> tuple[tuple[Array, Array], Array]:
         d_query, d_key, d_value = inner.backward(scale, part[0], source, window, part[1])
         return (sums[0] + d_key, sums[1] + d_value), d_query
@@ -58,3 +64,7 @@ def _join(x: Array, length: int) -> Array:
     """Undo ``_split`` of axis 3."""
     x = jnp.moveaxis(x, 0, 3)
     return x.reshape(*x.shape[:3], -1, *x.shape[5:])[:, :, :, :length]
+
+
+xla = blockwise(128)
+"""The backend that runs anywhere."""

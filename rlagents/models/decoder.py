@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from rlagents.models.attention import NOWHERE, Backend, Partial, Queries, Source, Window, attend, merge
+from rlagents.models.blockwise import xla
 from rlagents.models.config import DecoderConfig
-from rlagents.models.dense import dense
 from rlagents.models.head import head_logits
 from rlagents.models.layers import SAVE_ATTENTION, RematPolicy, through_layers
 from rlagents.types import Params
@@ -36,7 +36,7 @@ def prefill(
     tokens: Int[Array, "n l"],
     lengths: Int[Array, " n"],
     *,
-    backend: Backend = dense,
+    backend: Backend = xla,
     remat_policy: RematPolicy = SAVE_ATTENTION,
 ) -> KV:
     """Keys and values of prefixes padded on the right; entries from ``lengths`` on are finite but mean nothing."""
@@ -62,7 +62,7 @@ def extend(
     group: Int[Array, " n"],
     *,
     max_rows_per_prefix: int | None = None,
-    backend: Backend = dense,
+    backend: Backend = xla,
 ) -> tuple[Float[Array, "n t d"], KV]:
     """Feed ``counts[r]`` tokens to every row; ``t = 1`` is the decode step. Carries no gradient.
 

@@ -12,14 +12,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from rlagents.models.attention import NOWHERE, Backend, Queries, Source, Window, attend
+from rlagents.models.blockwise import xla
 from rlagents.models.config import DecoderConfig
 from rlagents.models.decoder import KV, head_weight, prefill
-from rlagents.models.dense import dense
 from rlagents.models.head import log_prob_and_entropy
 from rlagents.models.layers import SAVE_ATTENTION, RematPolicy, through_layers
 from rlagents.types import Params, Sequences
 
-HEAD_CHUNK_TOKENS = 2048
+HEAD_CHUNK_TOKENS = 1024
 
 
 def prefix_kv(
@@ -28,7 +28,7 @@ def prefix_kv(
     prefix: Int[Array, "p l"],
     prefix_length: Int[Array, " p"],
     *,
-    backend: Backend = dense,
+    backend: Backend = xla,
     remat_policy: RematPolicy = SAVE_ATTENTION,
 ) -> KV:
     """Keys and values of every group's prefix; differentiable in ``params``."""
@@ -43,7 +43,7 @@ def member_log_probs(
     temperature: float | Float[Array, ""],
     *,
     head_chunk_tokens: int = HEAD_CHUNK_TOKENS,
-    backend: Backend = dense,
+    backend: Backend = xla,
     remat_policy: RematPolicy = SAVE_ATTENTION,
 ) -> tuple[Float[Array, "p g t"], Float[Array, "p g t"]]:
     """Log-probabilities and entropies (nats, float32) of member tokens, given the prefixes' keys and values.
@@ -88,7 +88,7 @@ def token_log_probs(
     temperature: float | Float[Array, ""],
     *,
     head_chunk_tokens: int = HEAD_CHUNK_TOKENS,
-    backend: Backend = dense,
+    backend: Backend = xla,
     remat_policy: RematPolicy = SAVE_ATTENTION,
 ) -> tuple[Float[Array, "p g t"], Float[Array, "p g t"]]:
     """Log-probabilities and entropies of member tokens; see ``member_log_probs``. Differentiable in ``params``."""
