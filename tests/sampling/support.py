@@ -101,6 +101,7 @@ def play(sampler: Sampler, scripts: Sequence[Script]) -> list[list[Member]]:
                 played[index].append(member)
                 whose[row] = index, member
                 sampler.request(row, script.max_new_tokens)
+        assert handles, "a group fits into an empty sampler"
         for turn in sampler.step():
             index, member = whose[turn.row]
             replies = scripts[index].replies

@@ -37,6 +37,8 @@ def test_weights_arrive_from_another_layout(mesh):
     elsewhere = jax.device_put(make_params(), shardings)
     sampler = make_sampler(**SIZES, decode_rows=8, extend_rows=8, mesh=mesh)
     sampler.load(elsewhere, 1)
+    wanted = tree_shardings(logical_axes(CONFIG), elsewhere, mesh)
+    assert jax.tree.map(lambda x: x.sharding, sampler._device._params) == wanted
     (members,) = play(sampler, SCRIPTS[:1])
     assert sum(check_member(member) for member in members) == 3 * 10
 

@@ -14,6 +14,7 @@ def unstopped():
     """Twelve tokens a member with nothing to stop them."""
     (members,) = play(make_sampler(), [Script(PROMPTS, KEYS, max_new_tokens=12)])
     assert all(turn.stop_reason is StopReason.LENGTH for member in members for _, turn in member.turns)
+    assert sum(check_member(member) for member in members) == 6 * 12
     return [member.sampled[0] for member in members]
 
 
