@@ -9,9 +9,7 @@ from rlagents.types import Kind, LogProbs, Masks, Rewards
 SHAPE = (4, 3, 9, 3)
 """p, g, t, s of the law tests: one shape, so that every method is compiled once."""
 
-laws = settings(
-    max_examples=12, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
-)
+laws = settings(max_examples=8, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 
 REWARDS = {
     "binary": lambda rng, shape: rng.integers(0, 2, shape).astype(float),

@@ -1,8 +1,10 @@
 """chain is associative with unit identity(); loss halves commute with credit halves; how masked and named_chain act."""
 
 import functools
+from dataclasses import replace
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -146,3 +148,12 @@ def test_token_predicate_of_a_stage_that_writes_members_is_refused():
     for stage in (examples.drop_truncated(), examples.format_bonus(0.5)):
         with pytest.raises(MethodError, match=r"belong to members.*\[p g t\].*\[p g\]"):
             run(complete(masked(stage, lambda masks: masks.turn == 0)), make_batch(0))
+
+
+def test_masked_filter_mutes_only_the_tokens_chosen():
+    logprobs, rewards, masks = make_batch(5, invalid=0.0)
+    rewards = replace(rewards, turn_void=np.ones_like(rewards.turn_void))
+    muted = masked(examples.mute_void_turns(), lambda masks: masks.turn == 1)
+    credit = run(complete(muted), (logprobs, rewards, masks)).credit
+    assert (masks.trainable & (masks.turn == 1)).any()
+    assert_same(credit.mask, masks.trainable & (masks.turn != 1))

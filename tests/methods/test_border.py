@@ -9,7 +9,7 @@ import optax
 import pytest
 from hypothesis import given, settings
 
-from rlagents.methods import Role, chain, method, on_policy, token_mean
+from rlagents.methods import Role, chain, method, on_policy, penalty, token_mean
 from rlagents.methods import border as the_border
 from rlagents.types import Kind
 from tests.methods.batches import batches, laws, make_batch
@@ -159,3 +159,44 @@ def test_the_credit_half_reads_neither_policy_nor_entropy(method):
     hidden = replace(logprobs, policy=np.full_like(logprobs.policy, np.nan), entropy=None)
     usual, blind = (method.credit(method.init(), seen, rewards, masks) for seen in (logprobs, hidden))
     assert_same(usual, blind)
+
+
+def test_credit_halves_are_shown_neither_live_fields_nor_turns_that_are_not_there():
+    logprobs, rewards, masks = jax.tree.map(jnp.asarray, make_batch(10, invalid=0.5))
+    rewards = replace(rewards, turn_tool_calls=jnp.ones_like(rewards.turn_tool_calls))
+    shown, said = the_border.facts(logprobs, rewards, masks)
+    assert not shown.policy.any()
+    assert shown.entropy is None
+    there = (jnp.arange(3) < masks.num_turns[..., None]) & masks.valid[..., None]
+    assert (~masks.valid).any()
+    assert_same(said.turn_tool_calls, there.astype(int))
+
+
+def test_a_stage_with_a_measure_of_its_own_is_weighed_by_it():
+    out = run(METHODS["penalty with own measure"], make_batch(1, rewards="continuous"))
+    (own,) = (measure for measure in out.measures.own if measure is not None)
+    positive = out.credit.mask & (out.credit.advantages > 0)
+    assert 0 < positive.sum() < out.credit.mask.sum()
+    np.testing.assert_allclose(own, positive / positive.sum(), rtol=1e-6)
+    np.testing.assert_allclose(out.gradients[0].entropy, -0.1 * own, rtol=1e-6)
+
+
+def test_a_stage_remembers_from_one_rollout_batch_to_the_next():
+    method = METHODS["penalty with memory"]
+    logprobs, rewards, masks = make_batch(2, spread=3.0)
+    state, weights = method.init(), []
+    for _ in range(3):
+        credit, state, _ = method.credit(state, logprobs, rewards, masks)
+        _, metrics = method.loss(state, logprobs, credit, masks, method.measures(credit, masks))
+        weights.append(float(metrics["weight"].value))
+    np.testing.assert_allclose(weights, [0.2, 0.4, 0.8], rtol=1e-6)
+
+
+def test_a_term_that_is_infinite_off_the_mask_spoils_neither_value_nor_gradient():
+    def loss(logprobs, credit, masks):
+        return jnp.log(-logprobs.policy), {}
+
+    out = run(complete(penalty("log", loss)), make_batch(3))
+    assert np.isfinite(out.loss)
+    assert np.isfinite(out.gradients[0].policy).all()
+    assert (out.gradients[0].policy[~out.credit.mask] == 0).all()
