@@ -14,17 +14,14 @@ from typing import Any
 
 import jax
 from absl import app, flags, logging
-from ml_collections import config_flags
 
 from rlagents import learner, models
 from rlagents.checkpoints import Checkpoints
-from rlagents.experiment import load_experiment
+from rlagents.command_line import read_options
 from rlagents.learner import Optimizer
 from rlagents.machinery import Machinery, assemble
 from rlagents.types import Params
 
-CONFIG = config_flags.DEFINE_config_file("config", None, "Python file with get_config() and build(config).")
-WORKDIR = flags.DEFINE_string("workdir", None, "Folder of a run.")
 STEP = flags.DEFINE_integer("step", None, "Steps of RL after which to evaluate; the newest checkpoint by default.")
 
 
@@ -33,10 +30,10 @@ def main(argv: list[str]) -> None:
     if len(argv) > 1:
         raise app.UsageError(f"unknown arguments {argv[1:]}; options begin with --")
     try:
-        experiment = load_experiment(config_flags.get_config_filename(flags.FLAGS["config"]), CONFIG.value)
-        machinery = assemble(CONFIG.value, experiment)
+        config, experiment, workdir = read_options()
+        machinery = assemble(config, experiment)
         try:
-            params, step = trained_params(machinery, Path(str(WORKDIR.value)), STEP.value)
+            params, step = trained_params(machinery, workdir, STEP.value)
             evaluation = machinery.evaluate(machinery.make_sampler(params))
         finally:
             machinery.close()

@@ -15,11 +15,10 @@ from pathlib import Path
 import jax
 import numpy as np
 from absl import app, flags, logging
-from ml_collections import config_flags
 
 from rlagents import learner, models
 from rlagents.checkpoints import Checkpoints, RunRecord
-from rlagents.experiment import load_experiment
+from rlagents.command_line import read_options
 from rlagents.machinery import Machinery, assemble
 from rlagents.metrics import MetricsWriter
 from rlagents.progress import progress
@@ -31,20 +30,16 @@ from rlagents.types import Batch, Kind, Metrics, Params
 from rlagents.warm_up import make_step, trace_batches
 from rlagents.workdir import claim_workdir, write_conversations
 
-CONFIG = config_flags.DEFINE_config_file("config", None, "Python file with get_config() and build(config).")
 _START = time.perf_counter()
-WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run; made if it is not there.")
 
 
 def main(argv: list[str]) -> None:
     """Read the command line, train, end the tool workers. Exits 2 for what the user has to mend."""
     if len(argv) > 1:
         raise app.UsageError(f"unknown arguments {argv[1:]}; options begin with --")
-    workdir = Path(str(WORKDIR.value))
     with contextlib.ExitStack() as stack:
         try:
-            config = CONFIG.value
-            experiment = load_experiment(config_flags.get_config_filename(flags.FLAGS["config"]), config)
+            config, experiment, workdir = read_options()
             machinery = stack.enter_context(contextlib.closing(assemble(config, experiment)))
             # Last, so that what is refused leaves no folder behind.
             claim_workdir(workdir, config)
@@ -86,8 +81,8 @@ def warm_up(machinery: Machinery, workdir: Path) -> Params:
                 state, report = step_once(state, batch.sequences, batch.masks)
                 write(late.put((step, report)))
                 if (step + 1) % config.checkpoint.every_steps == 0 or step + 1 == steps:
+                    write(late.last())  # what a checkpoint has behind it is written down
                     checkpoints.save(step + 1, state, RunRecord(position={"batches": step + 1}))
-            write(late.last())
     return state.params
 
 
