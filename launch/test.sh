@@ -9,7 +9,7 @@ bash launch/install.sh "$venv" bfcl,gguf,test
 bash launch/fetch_tokenizers.sh
 marker="not full"
 if [ "${1:-}" = "--full" ]; then marker=""; shift; fi
-"$venv/bin/ruff" check .
+"$venv/bin/ruff" check --no-cache .
 "$venv/bin/ruff" format --check .
 "$venv/bin/pyright" --pythonpath "$venv/bin/python"
 exec "$venv/bin/python" -m pytest -m "$marker" "$@"

@@ -10,7 +10,6 @@ size.
 import jax
 import optax
 from ml_collections import ConfigDict, config_dict
-from rlagents.models.gguf import load_smollm2
 
 from rlagents import learner
 from rlagents.data.streams import shuffled
@@ -19,6 +18,7 @@ from rlagents.environments.bfcl_tasks import official_tasks, task_number
 from rlagents.experiment import Config, Experiment
 from rlagents.facts import Task
 from rlagents.methods import recipes
+from rlagents.models.gguf import load_smollm2
 from rlagents.rollouts.chat import Chat, training_template
 
 
