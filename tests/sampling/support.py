@@ -42,7 +42,17 @@ def letters(token_ids: Sequence[int]) -> str:
 
 
 def make_sampler(**changes: Any) -> Sampler:
-    """A sampler of the tiny decoder, with some arguments changed."""
+    """A sampler of the tiny decoder, with some arguments changed.
+
+    Its programs depend on the largest group seen: this one has seen the largest possible, so that tests share programs.
+    """
+    sampler = make_unused_sampler(**changes)
+    sampler.close_group(sampler.open_group([[0]] * changes.get("num_rows", 6), KEYS))
+    return sampler
+
+
+def make_unused_sampler(**changes: Any) -> Sampler:
+    """As it comes from the constructor."""
     arguments: dict[str, Any] = {
         "config": CONFIG,
         "params": make_params(),
@@ -58,10 +68,7 @@ def make_sampler(**changes: Any) -> Sampler:
         "block_steps": 4,
         **changes,
     }
-    sampler = Sampler(**arguments)
-    # Programs depend on the largest group seen: with the largest possible one seen, all tests share a few programs.
-    sampler.close_group(sampler.open_group([[0]] * arguments["num_rows"], KEYS))
-    return sampler
+    return Sampler(**arguments)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -53,6 +53,17 @@ def test_the_last_tokens_of_a_full_member_are_right():
     assert sum(check_member(member) for member in members) == 2 * ROOM - 2 - 3
 
 
+@pytest.mark.parametrize(
+    ("wanted", "reason"), [(28, StopReason.LENGTH), (29, StopReason.BUDGET), (30, StopReason.BUDGET)]
+)
+def test_a_member_that_becomes_full_is_out_of_budget(sampler, wanted, reason):
+    group = sampler.open_group([[1, 2, 3], [2]], KEYS)
+    sampler.request(group.rows[0], wanted)
+    (turn,) = run(sampler)
+    assert (len(turn.token_ids), turn.stop_reason) == (min(wanted, 29), reason)
+    sampler.close_group(group)
+
+
 def test_a_member_without_room_gets_an_empty_turn(sampler):
     group = sampler.open_group([[1, 2, 3]], KEYS)
     sampler.append(group.rows[0], [4] * (ROOM - 1))

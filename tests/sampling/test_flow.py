@@ -3,7 +3,7 @@
 from rlagents.sampling import StreamKey
 from rlagents.sampling.device import Device
 from rlagents.sampling.rows import Row
-from tests.sampling.support import KEYS, Script, make_sampler, play
+from tests.sampling.support import KEYS, Member, Script, check_member, make_sampler, make_unused_sampler, play
 
 
 def steps_until(sampler, rows):
@@ -106,3 +106,19 @@ def test_a_block_ends_when_all_its_rows_have_stopped():
     ((_, sampled),) = blocks
     assert sampled.log_prob[:2].any(axis=1).all()
     assert not sampled.log_prob[2:].any()
+
+
+def test_rows_that_are_free_take_nobody_s_place():
+    """A group whose rows lie apart, with free rows between them, no more rows to a prefix than its members."""
+    sampler = make_unused_sampler()
+    first, second = sampler.open_group([[9]], KEYS), sampler.open_group([[8]] * 2, KEYS)
+    sampler.close_group(first)
+    group = sampler.open_group([[1, 2, 3]] * 2, KEYS)
+    assert (group.slot, group.rows) == (0, (0, 3))
+    sampler.close_group(second)
+    for row in group.rows:
+        sampler.request(row, 5)
+    _, turns = steps_until(sampler, group.rows)
+    for number, row in enumerate(group.rows):
+        conversation = [1, 2, 3, *turns[row].token_ids]
+        assert check_member(Member((*KEYS, number), conversation, [(3, turns[row])])) == 5

@@ -89,6 +89,11 @@ def test_generate_with_a_seed_repeats():
     assert sampler.generate([[1, 2, 3], [4, 5]], 8, seed=4, members=2) != first
 
 
+def test_generate_draws_anew_for_the_same_prompt():
+    turns = make_sampler().generate([[1, 2, 3]] * 4, 8, seed=1)
+    assert len({tuple(turn.token_ids) for (turn,) in turns}) == 4
+
+
 def test_generate_more_prompts_than_slots():
     """Prompts wait for slots; each is drawn with the key of its place in the list."""
     sampler = make_sampler()

@@ -47,3 +47,10 @@ def test_conversations_that_grow_through_the_windows():
     ]
     played = play(sampler, scripts)
     assert sum(check_member(member) for members in played for member in members) == 3 * 60 + 2 * 60 + 3 * 6
+
+
+def test_a_turn_that_grows_through_the_windows():
+    """A block that begins inside the small window and ends outside reads, and writes, the large one."""
+    sampler = make_sampler(max_prefix_tokens=130, max_member_tokens=160, extend_chunk_tokens=32)
+    (members,) = play(sampler, [Script([[1, 2, 3]] * 3, KEYS, max_new_tokens=110)])
+    assert sum(check_member(member) for member in members) == 3 * 110
