@@ -50,6 +50,7 @@ class Sampler:
       extend_rows: rows that given tokens are fed to at once; None means up to 16.
       extend_chunk_tokens: given tokens that are fed to a row at once.
       prefill_groups: prefixes computed at once.
+      largest_group: members of the largest group that will come; a larger one is taken too, and compiles anew.
       block_steps: tokens decoded between two looks of the host.
       rule: temperature and truncation.
       mesh: devices to spread over (``rlagents.sharding``); None is the first local one. Slots and rows must divide
@@ -77,6 +78,7 @@ class Sampler:
         extend_rows: int | None = None,
         extend_chunk_tokens: int = 64,
         prefill_groups: int = 1,
+        largest_group: int = 1,
         block_steps: int = 16,
         rule: SamplingRule = SamplingRule(),  # noqa: B008 (frozen)
         mesh: Mesh | None = None,
@@ -108,6 +110,7 @@ class Sampler:
         self._device = Device(
             config, single_device_mesh() if mesh is None else mesh, sizes, rule, sorted(set(stop_token_ids))
         )
+        self._device.expect_group(largest_group)
         self._unfilled: dict[int, list[int]] = {}  # slot -> prefix that has no KV yet
         self._requested: dict[int, Progress] = {}  # in the order of their requests
         self._calls = 0

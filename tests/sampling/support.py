@@ -42,17 +42,7 @@ def letters(token_ids: Sequence[int]) -> str:
 
 
 def make_sampler(**changes: Any) -> Sampler:
-    """A sampler of the tiny decoder, with some arguments changed.
-
-    Its programs depend on the largest group seen: this one has seen the largest possible, so that tests share programs.
-    """
-    sampler = make_unused_sampler(**changes)
-    sampler.close_group(sampler.open_group([[0]] * changes.get("num_rows", 6), KEYS))
-    return sampler
-
-
-def make_unused_sampler(**changes: Any) -> Sampler:
-    """As it comes from the constructor."""
+    """A sampler of the tiny decoder, with some arguments changed; ready for the largest group, to share programs."""
     arguments: dict[str, Any] = {
         "config": CONFIG,
         "params": make_params(),
@@ -66,6 +56,7 @@ def make_unused_sampler(**changes: Any) -> Sampler:
         "extend_chunk_tokens": 4,
         "extend_rows": 3,
         "block_steps": 4,
+        "largest_group": changes.get("num_rows", 6),
         **changes,
     }
     return Sampler(**arguments)

@@ -3,7 +3,7 @@
 from rlagents.sampling import StreamKey
 from rlagents.sampling.device import Device
 from rlagents.sampling.rows import Row
-from tests.sampling.support import KEYS, Member, Script, check_member, make_sampler, make_unused_sampler, play
+from tests.sampling.support import KEYS, Member, Script, check_member, make_sampler, play
 
 
 def steps_until(sampler, rows):
@@ -110,7 +110,7 @@ def test_a_block_ends_when_all_its_rows_have_stopped():
 
 def test_rows_that_are_free_take_nobody_s_place():
     """A group whose rows lie apart, with free rows between them, no more rows to a prefix than its members."""
-    sampler = make_unused_sampler()
+    sampler = make_sampler(largest_group=1)
     first, second = sampler.open_group([[9]], KEYS), sampler.open_group([[8]] * 2, KEYS)
     sampler.close_group(first)
     group = sampler.open_group([[1, 2, 3]] * 2, KEYS)
