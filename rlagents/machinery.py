@@ -52,6 +52,7 @@ class Machinery:
             max_prefix_tokens=self.limits.max_prompt_tokens,
             rule=SamplingRule(**self.config.rule),
             mesh=self.mesh,
+            largest_group=max(self.config.rl.group_size, self.config.evaluation.samples_per_task),
             **self.config.sampler,
         )
 
