@@ -12,7 +12,7 @@ from rlagents.models.huggingface import save_pretrained
 from tests.models.tiny import GEMMA3, LLAMA, random_params, random_sequences, relative_error
 
 # One key-value head for two shards: it is replicated.
-CONFIG = GEMMA3.replace(vocab_size=64, num_kv_heads=1, qkv_bias=True, tie_embeddings=False)
+CONFIG = LLAMA.replace(vocab_size=64, num_kv_heads=1)
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ LLAMA = DecoderConfig(**_SIZES, tie_embeddings=False, rope_scaling=Llama3Scaling
 QWEN2 = DecoderConfig(**_SIZES, qkv_bias=True)
 QWEN3 = DecoderConfig(**{**_SIZES, "num_kv_heads": 1}, qk_norm=True, tie_embeddings=False)
 GEMMA3 = DecoderConfig(
-    **{**_SIZES, "num_kv_heads": 4},
+    **_SIZES,
     qk_norm=True,
     post_norms=True,
     norm_offset=1.0,
