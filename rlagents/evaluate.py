@@ -8,18 +8,16 @@ may differ from its own.
 """
 
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jax
 from absl import app, flags, logging
 
 from rlagents import learner, models
 from rlagents.checkpoints import Checkpoints
 from rlagents.command_line import read_options
 from rlagents.learner import Optimizer
-from rlagents.machinery import Machinery, assemble
+from rlagents.machinery import Machinery, abstract_params, assemble
 from rlagents.types import Params
 
 STEP = flags.DEFINE_integer("step", None, "Steps of RL after which to evaluate; the newest checkpoint by default.")
@@ -75,7 +73,7 @@ def _newest(folder: Path) -> int | None:
 
 def _restore(machinery: Machinery, folder: Path, optimizer: Optimizer, method_state: Any, step: int | None) -> Params:
     decoder = machinery.experiment.decoder
-    params = jax.eval_shape(partial(models.init_params, decoder), jax.random.key(0))
+    params = abstract_params(decoder)
     shardings = learner.state_shardings(params, optimizer, method_state, models.logical_axes(decoder), machinery.mesh)
     with Checkpoints(folder) as checkpoints:
         return checkpoints.restore(learner.abstract_state(params, optimizer, method_state, shardings), step)[0].params

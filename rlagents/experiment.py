@@ -22,7 +22,7 @@ from rlagents.facts import Task
 from rlagents.learner import Optimizer
 from rlagents.methods.method import Method
 from rlagents.models import DecoderConfig
-from rlagents.models.layers import RematPolicy
+from rlagents.models.layers import SAVE_ATTENTION, RematPolicy
 from rlagents.rollouts.chat import Chat
 from rlagents.rollouts.driver import MemberMessages, same_for_all
 from rlagents.types import Params
@@ -63,7 +63,7 @@ class Experiment:
     supervised_optimizer: Optimizer
     optimizer: Optimizer
     category: Callable[[Task], str]
-    remat_policy: RematPolicy = jax.checkpoint_policies.nothing_saveable
+    remat_policy: RematPolicy = SAVE_ATTENTION
     named: Sequence[str] = ()
     member_messages: MemberMessages = same_for_all
     forced_prefix: str = ""

@@ -25,6 +25,11 @@ def random_params(decoder: models.DecoderConfig) -> Callable[[jax.Array, Any], P
     return lambda key, shardings: jax.jit(partial(models.init_params, decoder), out_shardings=shardings)(key)
 
 
+def abstract_params(decoder: models.DecoderConfig) -> Params:
+    """Shapes and dtypes of a decoder's weights; nothing is allocated."""
+    return jax.eval_shape(partial(models.init_params, decoder), jax.random.key(0))
+
+
 @dataclass(frozen=True)
 class Machinery:
     """Shared by training and evaluation. Make it with :func:`assemble`; ``close`` ends the tool workers."""
@@ -138,12 +143,11 @@ def assemble(config: Config, experiment: Experiment) -> Machinery:
         },
         mesh,
     )
-    abstract = jax.eval_shape(partial(models.init_params, decoder), jax.random.key(0))
     return Machinery(
         config=config,
         experiment=experiment,
         mesh=mesh,
-        param_shardings=sharding.tree_shardings(models.logical_axes(decoder), abstract, mesh),
+        param_shardings=sharding.tree_shardings(models.logical_axes(decoder), abstract_params(decoder), mesh),
         limits=Limits(**config.limits),
         pool=ProcessPool(experiment.environment, **config.workers),
     )
