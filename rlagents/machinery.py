@@ -39,6 +39,7 @@ class Machinery:
     mesh: Mesh
     param_shardings: Any
     limits: Limits
+    evaluation_limits: Limits
     pool: Pool
 
     def make_params(self) -> Params:
@@ -54,7 +55,7 @@ class Machinery:
             decode_text=chat.decode_text,
             stop_token_ids=sorted(chat.stop_token_ids),
             stop_strings=tuple(self.experiment.environment.stop_strings),
-            max_prefix_tokens=self.limits.max_prompt_tokens,
+            max_prefix_tokens=max(self.limits.max_prompt_tokens, self.evaluation_limits.max_prompt_tokens),
             rule=SamplingRule(**self.config.rule),
             mesh=self.mesh,
             largest_group=max(self.config.rl.group_size, self.config.evaluation.samples_per_task),
@@ -114,7 +115,7 @@ class Machinery:
             chat=self.experiment.chat,
             pool=self.pool,
             samples_per_task=self.config.evaluation.samples_per_task,
-            limits=self.limits,
+            limits=self.evaluation_limits,
             run=self.config.seed,
             category=self.experiment.category,
             member_messages=self.experiment.member_messages,
@@ -149,5 +150,6 @@ def assemble(config: Config, experiment: Experiment) -> Machinery:
         mesh=mesh,
         param_shardings=sharding.tree_shardings(models.logical_axes(decoder), abstract_params(decoder), mesh),
         limits=Limits(**config.limits),
+        evaluation_limits=Limits(**config.evaluation.limits),
         pool=ProcessPool(experiment.environment, **config.workers),
     )

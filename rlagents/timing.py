@@ -37,6 +37,7 @@ class PhaseTimer:
 
     def __init__(self) -> None:
         self._seconds: dict[str, float] = {}
+        self._total: dict[str, float] = {}
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -45,9 +46,19 @@ class PhaseTimer:
         try:
             yield
         finally:
-            self._seconds[name] = self._seconds.get(name, 0.0) + time.perf_counter() - start
+            seconds = time.perf_counter() - start
+            for counted in (self._seconds, self._total):
+                counted[name] = counted.get(name, 0.0) + seconds
 
     def take(self) -> dict[str, float]:
         """Return ``{"seconds/<phase>": seconds}`` and start again from nothing."""
         taken, self._seconds = self._seconds, {}
         return {f"seconds/{name}": seconds for name, seconds in taken.items()}
+
+    def table(self) -> str:
+        """Return what each phase cost since the start: seconds and share, a line a phase, the largest first."""
+        whole, width = sum(self._total.values()), max(map(len, self._total), default=0)
+        return "\n".join(
+            f"  {name:<{width}}  {seconds:9.2f} s  {seconds / whole if whole else 0.0:6.1%}"
+            for name, seconds in sorted(self._total.items(), key=lambda item: -item[1])
+        )

@@ -119,7 +119,8 @@ def reinforce(machinery: Machinery, workdir: Path, params: Params) -> None:
         stream, sampler, timer = experiment.train_stream(position), machinery.make_sampler(state.params), PhaseTimer()
 
         def evaluate(step: int) -> None:
-            evaluation = machinery.evaluate(sampler)
+            with timer.phase("evaluation"):
+                evaluation = machinery.evaluate(sampler)
             since_start = time.perf_counter() - _START
             evaluations.write(step, evaluation.values() | {"seconds_since_start": since_start})
             write_conversations(workdir / "conversations" / f"held-out-{step:06d}.jsonl", evaluation.groups)
@@ -158,7 +159,9 @@ def reinforce(machinery: Machinery, workdir: Path, params: Params) -> None:
             if last or (config.evaluation.every_steps and done % config.evaluation.every_steps == 0):
                 evaluate(done)
             if last or done % config.checkpoint.every_steps == 0:
-                checkpoints.save(done, state, RunRecord({"prompts": stream.position}, config=config.to_dict()))
+                with timer.phase("checkpoint"):
+                    checkpoints.save(done, state, RunRecord({"prompts": stream.position}, config=config.to_dict()))
+        print(f"what each phase cost, compilation included:\n{timer.table()}", flush=True)
 
 
 def rollout_values(sampled: Rollout, batch: Batch) -> dict[str, float]:

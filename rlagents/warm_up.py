@@ -1,4 +1,4 @@
-"""The supervised phase: the policy learns from expert traces before it is rewarded for anything."""
+"""The supervised phase: the policy learns from demonstrations before it is rewarded for anything."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from rlagents.types import Batch
 
 
 class Traces:
-    """The first ``count`` training tasks solved by the expert, each written when it is first asked for."""
+    """Demonstrations in the first ``count`` training tasks, each written when it is first asked for."""
 
     def __init__(self, experiment: Experiment, count: int):
         if count < 1:
@@ -31,12 +31,12 @@ class Traces:
         return len(self._written)
 
     def __getitem__(self, index: int) -> Trajectory:
-        """Trace ``index``. Raises ValueError where the expert does not solve its own task."""
+        """Trace ``index``. Raises ValueError where the episode is over elsewhere than the demonstration says."""
         trace = self._written[index]
         if trace is None:
             task, environment = self._stream[index], self._experiment.environment
             trace = expert_trajectory(
-                environment, self._experiment.chat, task, self._experiment.expert(task), stream=index
+                environment, self._experiment.chat, task, self._experiment.demonstrate(task), stream=index
             )
             self._written[index] = trace
         return trace

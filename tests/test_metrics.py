@@ -88,6 +88,13 @@ def test_phases_add_up_and_start_again():
     assert list(taken) == ["seconds/rollout", "seconds/step"]
     assert 0.04 <= taken["seconds/rollout"] < 1
     assert timer.take() == {}
+    with timer.phase("step"):
+        time.sleep(0.1)
+    # The table goes over everything since the start, taken or not, the largest first.
+    first, second = timer.table().splitlines()
+    assert re.fullmatch(r"  step     +\d\.\d\d s +\d\d\.\d%", first), first
+    assert re.fullmatch(r"  rollout  +\d\.\d\d s +\d\d\.\d%", second), second
+    assert PhaseTimer().table() == ""
 
 
 def test_plain_lines_when_piped():

@@ -24,12 +24,13 @@ CONFIG_FILE = "experiments/quickstart/procedural.py"
 
 def small_config():
     config = procedural.get_config()
-    config.levels = (1,)
+    config.train_levels = config.held_out_levels = (1,)
     config.model.update(
         {"embed_dim": 32, "mlp_dim": 64, "num_layers": 1, "num_heads": 2, "num_kv_heads": 2, "head_dim": 16}
     )
     config.mesh.data = 8
-    config.limits.update({"max_turns": 4, "max_turn_tokens": 8, "max_response_tokens": 63})
+    for limits in (config.limits, config.evaluation.limits):
+        limits.update({"max_turns": 4, "max_turn_tokens": 8, "max_response_tokens": 63})
     config.sampler.update(
         {
             "num_groups": 8,

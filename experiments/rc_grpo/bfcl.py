@@ -20,16 +20,18 @@ from rlagents.facts import Task
 from rlagents.methods import recipes
 from rlagents.models.gguf import load_smollm2
 from rlagents.rollouts.chat import Chat, training_template
+from rlagents.rollouts.experts import complete
 
 
 def smollm2_135m() -> ConfigDict:
+    limits = {"max_turns": 6, "max_turn_tokens": 48, "max_response_tokens": 639, "max_prompt_tokens": 4096}
     return ConfigDict(
         {
             "seed": 0,
             "categories": ("base",),
             "held_out_numbers": 20,
             "mesh": {"data": 1, "fsdp": 1, "tensor": 1},
-            "limits": {"max_turns": 6, "max_turn_tokens": 48, "max_response_tokens": 639, "max_prompt_tokens": 4096},
+            "limits": dict(limits),
             "workers": {"num_workers": 1, "step_timeout_seconds": 10.0},
             "rule": {"temperature": 1.0},
             "sampler": {
@@ -57,7 +59,17 @@ def smollm2_135m() -> ConfigDict:
             "buckets": {"prefix_buckets": (2048, 4096), "member_buckets": (320, 640), "turn_buckets": (6,)},
             # RC-GRPO, Table 10: clip 0.2, beta 0.1.
             "method": {"clip_low": 0.2, "clip_high": 0.2, "kl_coefficient": 0.1},
-            "evaluation": {"num_tasks": 2, "samples_per_task": 4, "every_steps": 0},
+            "evaluation": {
+                "num_tasks": 2,
+                "samples_per_task": 4,
+                "every_steps": 0,
+                "limits": {
+                    "max_turns": 6,
+                    "max_turn_tokens": 48,
+                    "max_response_tokens": 639,
+                    "max_prompt_tokens": 4096,
+                },
+            },
             "checkpoint": {"every_steps": 100, "keep_last": 1},
         }
     )
@@ -84,7 +96,7 @@ def build(config: Config) -> Experiment:
         make_params=lambda key, shardings: jax.device_put(params, shardings),
         chat=Chat(tokenizer, training_template(tokenizer)),
         environment=environment,
-        expert=lambda task: [text for turn in environment.expert(task) for text in turn],
+        demonstrate=lambda task: complete(environment.expert(task)),
         train_stream=lambda position: shuffled(train, seed=config.seed, position=position),
         held_out=held_out,
         method=recipes.grpo(**config.method),

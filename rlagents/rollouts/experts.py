@@ -1,6 +1,8 @@
-"""Expert texts as trajectories, through the same buffer and the real environment: what supervised learning imitates."""
+"""Demonstrations as trajectories, through the same buffer and the real environment: what is to be imitated."""
 
+import random
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from rlagents.environments.base import Environment
 from rlagents.facts import Task, Transcript
@@ -10,25 +12,64 @@ from rlagents.rollouts.trajectory import Trajectory, token_fields
 from rlagents.sampling.turns import StopReason
 
 
+class Demonstration(NamedTuple):
+    """What an assistant says in one task, turn by turn, to be imitated."""
+
+    texts: Sequence[str]
+    ends: bool = True
+    """Whether the episode is over after the last text; False for a demonstration that breaks off before."""
+
+
+def complete(user_turns: Sequence[Sequence[str]]) -> Demonstration:
+    """Every text of an expert, given by user turn."""
+    return Demonstration([text for texts in user_turns for text in texts])
+
+
+def hasty(user_turns: Sequence[Sequence[str]], share: float, source: random.Random) -> Demonstration:
+    """An expert who is at times hasty: says that a user turn is done when its last call is still to be made.
+
+    With probability ``share``, each user turn of two calls or more loses its last call, and the demonstration breaks
+    off after that turn: what the expert would do later may build on the call that is missing. A policy that imitates
+    such demonstrations knows every call and has the habit too; a reward can take it off again, imitation cannot.
+
+    Args:
+      user_turns: the expert's texts by user turn: calls, and the closing words last.
+      share: probability in [0, 1].
+      source: where chance comes from; one number is drawn for each turn of two calls or more.
+
+    Raises:
+      ValueError: ``share`` is no probability.
+    """
+    if not 0.0 <= share <= 1.0:
+        raise ValueError(f"the share of hasty turns is {share}; give a probability between 0 and 1.")
+    said: list[str] = []
+    for number, (*calls, closing) in enumerate(user_turns):
+        if len(calls) > 1 and source.random() < share:
+            return Demonstration([*said, *calls[:-1], closing], ends=number == len(user_turns) - 1)
+        said += [*calls, closing]
+    return Demonstration(said)
+
+
 def expert_trajectory(
-    environment: Environment, chat: Chat, task: Task, texts: Sequence[str], *, stream: int
+    environment: Environment, chat: Chat, task: Task, demonstration: Demonstration, *, stream: int
 ) -> Trajectory:
-    """Play an expert's assistant texts; observations are the environment's own.
+    """Play a demonstration's assistant texts; observations are the environment's own.
 
     The tokens of each text and the stop token after it are MODEL; their ``log_probs`` are 0.0, for nobody sampled them.
-    The outcome is the environment's score of the trajectory alone.
+    The outcome is the environment's score of the trajectory alone; one that breaks off is marked as truncated.
 
     Args:
       environment: runs in this process.
       chat: tokenizer and template.
-      task: what the expert solves.
-      texts: assistant turns, in order.
+      task: what is demonstrated.
+      demonstration: assistant turns, in order.
       stream: index that names the trajectory.
 
     Raises:
       ValueError: no texts, the template's closing does not begin with a stop token, or the environment ends the
-        episode before or after the last text.
+        episode elsewhere than the demonstration says.
     """
+    texts, ends = demonstration
     if not texts:
         raise ValueError(f"the expert of task {task.id!r} says nothing; a trajectory needs a model turn.")
     stop = chat.closing_ids[:1]
@@ -43,15 +84,16 @@ def expert_trajectory(
         conversation.add_turn(ids, [0.0] * len(ids), text)
         observation = episode.step(text)
         turn_facts.append(observation.turn)
-        if observation.done != (number == len(texts) - 1):
+        last = number == len(texts) - 1
+        if observation.done != (last and ends):
             raise ValueError(
                 f"task {task.id!r}: after turn {number + 1} of the expert's {len(texts)} the episode is "
                 f"{'over' if observation.done else 'not over'}."
             )
-        if not observation.done:
+        if not last:
             conversation.append(conversation.continuation(observation.messages))
     conversation.messages.extend(dict(message) for message in observation.messages)
-    transcript = Transcript(conversation.messages, turn_facts, truncated=False, record=episode.finish())
+    transcript = Transcript(conversation.messages, turn_facts, truncated=not ends, record=episode.finish())
     (outcome,) = environment.score(task, [transcript])
     return Trajectory(
         task_id=task.id,
@@ -62,5 +104,5 @@ def expert_trajectory(
         turn_facts=turn_facts,
         stop_reasons=[StopReason.STOP_TOKEN] * len(texts),
         outcome=outcome,
-        truncated=False,
+        truncated=not ends,
     )

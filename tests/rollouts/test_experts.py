@@ -1,10 +1,12 @@
 """Expert texts through the real environment: what is to be imitated, and only that, is MODEL."""
 
+import random
+
 import pytest
 
 from rlagents.facts import Task
 from rlagents.rollouts.chat import Chat
-from rlagents.rollouts.experts import expert_trajectory
+from rlagents.rollouts.experts import Demonstration, complete, expert_trajectory, hasty
 from rlagents.rollouts.templates import LLAMA31
 from rlagents.types import Kind
 from tests.rollouts.tiny import CHATML, tokenizer
@@ -16,7 +18,8 @@ TASK = Task("t")
 @pytest.mark.parametrize(("template", "stop"), [(CHATML, "<|im_end|>"), (LLAMA31, "<|eot_id|>")])
 def test_an_expert_s_texts_and_stop_tokens_are_model_tokens(template, stop):
     chat = Chat(tokenizer(), template)
-    trajectory = expert_trajectory(CountingEnvironment(), chat, TASK, ["add 2", "add 3", "done"], stream=4)
+    demonstration = complete([["add 2", "add 3", "done"]])
+    trajectory = expert_trajectory(CountingEnvironment(), chat, TASK, demonstration, stream=4)
     model = [token for token, kind in zip(trajectory.token_ids, trajectory.kinds) if kind == Kind.MODEL]
     assert chat.decode(model) == f"add 2{stop}add 3{stop}done{stop}"
     assert [message["content"] for message in trajectory.messages if message["role"] == "tool"] == [
@@ -33,9 +36,51 @@ def test_an_expert_s_texts_and_stop_tokens_are_model_tokens(template, stop):
 
 def test_an_expert_who_does_not_fit_the_task_is_an_error():
     chat = Chat(tokenizer(), CHATML)
-    for texts, says in (([], "says nothing"), (["add 1"], "not over"), (["done", "add 1"], "after turn 1 .* is over")):
+    for texts, ends, says in (
+        ([], True, "says nothing"),
+        (["add 1"], True, "not over"),
+        (["done", "add 1"], True, "after turn 1 .* is over"),
+        (["add 1", "done"], False, "after turn 2 .* is over"),
+    ):
         with pytest.raises(ValueError, match=says):
-            expert_trajectory(CountingEnvironment(), chat, TASK, texts, stream=0)
+            expert_trajectory(CountingEnvironment(), chat, TASK, Demonstration(texts, ends), stream=0)
     plain = Chat(tokenizer(), CHATML.replace("<|im_end|>\n", "\nEND\n"))
     with pytest.raises(ValueError, match="no stop token"):
-        expert_trajectory(CountingEnvironment(), plain, TASK, ["done"], stream=0)
+        expert_trajectory(CountingEnvironment(), plain, TASK, Demonstration(["done"]), stream=0)
+
+
+def test_a_demonstration_that_breaks_off_is_truncated():
+    chat = Chat(tokenizer(), CHATML)
+    trajectory = expert_trajectory(CountingEnvironment(), chat, TASK, Demonstration(["add 1"], ends=False), stream=0)
+    assert (trajectory.truncated, trajectory.num_turns) == (True, 1)
+    # What the environment says after the last text is kept as a message, and is nothing to be imitated.
+    assert trajectory.messages[-1]["content"] == "total 1"
+    assert chat.decode(trajectory.token_ids) == "add 1<|im_end|>"
+
+
+TURNS = [["a", "done"], ["b", "c", "done"], ["d", "e", "f", "done"]]
+
+
+def test_a_hasty_expert_leaves_out_the_last_of_several_calls_and_breaks_off():
+    assert hasty(TURNS, 1.0, random.Random(0)) == Demonstration(["a", "done", "b", "done"], ends=False)
+    assert hasty(TURNS, 0.0, random.Random(0)) == complete(TURNS)
+    # In the last user turn the episode is over.
+    assert hasty(TURNS[2:], 1.0, random.Random(0)) == Demonstration(["d", "e", "done"], ends=True)
+    # A turn of one call is never cut: nothing would be left of it.
+    assert hasty(TURNS[:1], 1.0, random.Random(0)) == complete(TURNS[:1])
+
+
+def test_haste_comes_as_often_as_it_says():
+    source = random.Random(7)
+    demonstrations = [hasty(TURNS, 0.3, source) for _ in range(2000)]
+    whole_ones = sum(demonstration == complete(TURNS) for demonstration in demonstrations) / 2000
+    first_turn = sum(len(demonstration.texts) == 4 for demonstration in demonstrations) / 2000
+    # Five standard errors.
+    assert abs(whole_ones - 0.49) < 0.056
+    assert abs(first_turn - 0.3) < 0.052
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
+def test_a_share_that_is_no_probability_is_refused(share):
+    with pytest.raises(ValueError, match="probability"):
+        hasty(TURNS, share, random.Random(0))
