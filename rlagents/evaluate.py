@@ -15,7 +15,7 @@ from absl import app, flags, logging
 
 from rlagents import learner, models
 from rlagents.checkpoints import Checkpoints
-from rlagents.command_line import read_options
+from rlagents.command_line import parse_flags, read_options
 from rlagents.learner import Optimizer
 from rlagents.machinery import Machinery, abstract_params, assemble
 from rlagents.types import Params
@@ -82,4 +82,4 @@ def _restore(machinery: Machinery, folder: Path, optimizer: Optimizer, method_st
 if __name__ == "__main__":
     logging.set_verbosity(logging.WARNING)
     flags.mark_flags_as_required(["config", "workdir"])
-    app.run(main)
+    app.run(main, flags_parser=parse_flags)

@@ -18,7 +18,8 @@ from absl import app, flags, logging
 
 from rlagents import learner, models
 from rlagents.checkpoints import Checkpoints, RunRecord
-from rlagents.command_line import read_options
+from rlagents.command_line import parse_flags, read_options
+from rlagents.data.prefetch import prefetched
 from rlagents.machinery import Machinery, assemble
 from rlagents.metrics import MetricsWriter
 from rlagents.progress import progress
@@ -64,9 +65,10 @@ def warm_up(machinery: Machinery, workdir: Path) -> Params:
             state, _ = checkpoints.restore(learner.abstract_state(params, optimizer, (), shardings))
         if first == steps:
             return state.params
-        step_once, batches = make_step(machinery, optimizer, shardings), trace_batches(machinery, first)
+        step_once = make_step(machinery, optimizer, shardings)
+        batches = contextlib.closing(prefetched(trace_batches(machinery, first)))
         late = OneStepLate[tuple[int, learner.StepReport]]()
-        with MetricsWriter(workdir / "warm_up.jsonl", first_step=first) as writer:
+        with MetricsWriter(workdir / "warm_up.jsonl", first_step=first) as writer, batches as ready:
 
             def write(item: tuple[int, learner.StepReport] | None) -> None:
                 if item is not None:
@@ -77,7 +79,7 @@ def warm_up(machinery: Machinery, workdir: Path) -> Params:
                     if (step + 1) % 25 == 0 or step + 1 == steps:
                         print(f"warm-up {step + 1}/{steps}  loss {values['loss']:.3f}", flush=True)
 
-            for step, batch in zip(range(first, steps), batches):
+            for step, batch in zip(range(first, steps), ready):
                 state, report = step_once(state, batch.sequences, batch.masks)
                 write(late.put((step, report)))
                 if (step + 1) % config.checkpoint.every_steps == 0 or step + 1 == steps:
@@ -187,4 +189,4 @@ def mean_values(means: Metrics) -> dict[str, float]:
 if __name__ == "__main__":
     logging.set_verbosity(logging.WARNING)
     flags.mark_flags_as_required(["config", "workdir"])
-    app.run(main)
+    app.run(main, flags_parser=parse_flags)

@@ -164,12 +164,15 @@ def test_evaluation_finds_the_weights_before_and_after(whole):
         (["--config.mesh.tensor=3"], "mesh"),
         (["--config.evaluation.num_tusks=3"], "num_tusks"),
         (["--config.rl.steps=many"], "many"),
+        (["--config=experiments/rc_grpo/bfcl.py:giant"], "unknown variant 'giant'; there are smollm2-135m"),
+        (["--nonsense=1"], "nonsense"),
     ],
 )
 def test_bad_options_are_refused_before_anything_is_written(arguments, said, tmp_path):
     workdir = tmp_path / "run"
     command = [sys.executable, "-m", "rlagents.train", f"--config={CONFIG_FILE}", f"--workdir={workdir}", *arguments]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
-    assert result.returncode != 0
+    assert result.returncode == 2
     assert said in result.stderr
+    assert "Traceback" not in result.stderr
     assert not (workdir / "metrics.jsonl").exists()
