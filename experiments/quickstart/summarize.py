@@ -6,6 +6,7 @@ python -m experiments.quickstart.summarize DIR
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -28,7 +29,7 @@ def summarize(directory: Path) -> dict[str, float]:
         "seed": config["seed"],
     }
     (directory / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
-    draw(directory / "learning_curve.png", steps, evaluations)
+    draw(directory / "learning_curve.png", steps, evaluations, config)
     show_conversation(directory / "conversations" / f"held-out-{last:06d}.jsonl")
     for name in evaluations[0]:
         if name.startswith("success/"):
@@ -44,10 +45,15 @@ def summarize(directory: Path) -> dict[str, float]:
     return summary
 
 
-def draw(path: Path, steps: list[dict[str, float]], evaluations: dict[int, dict[str, float]]) -> None:
+def draw(
+    path: Path, steps: list[dict[str, float]], evaluations: dict[int, dict[str, float]], config: dict[str, Any]
+) -> None:
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
     axes.plot(
-        [row["step"] + 1 for row in steps], [row["reward"] for row in steps], color="#9db8d9", label="training tasks"
+        [row["step"] + 1 for row in steps],
+        [row["reward"] for row in steps],
+        color="#9db8d9",
+        label=f"training tasks of {_levels(config['train_levels'])}",
     )
     held_out = sorted(evaluations.items())
     axes.plot(
@@ -55,13 +61,17 @@ def draw(path: Path, steps: list[dict[str, float]], evaluations: dict[int, dict[
         [row["success"] for _, row in held_out],
         color="#1f4e8c",
         marker="o",
-        label="held-out tasks",
+        label=f"held-out tasks of {_levels(config['held_out_levels'])}",
     )
     axes.set(xlabel="GRPO step", ylabel="mean reward (share of tasks solved)", ylim=(0, 1), title="Quickstart")
     axes.grid(alpha=0.3)
     axes.legend()
     figure.savefig(path, dpi=150)
     plt.close(figure)
+
+
+def _levels(levels: list[int]) -> str:
+    return f"level{'s' if len(levels) > 1 else ''} {', '.join(map(str, levels))}"
 
 
 def show_conversation(path: Path) -> None:

@@ -24,7 +24,7 @@ from rlagents.rollouts.experts import complete
 
 
 def smollm2_135m() -> ConfigDict:
-    limits = {"max_turns": 6, "max_turn_tokens": 48, "max_response_tokens": 639, "max_prompt_tokens": 4096}
+    limits = {"max_turns": 6, "max_turn_tokens": 48, "max_response_tokens": 639, "max_prompt_tokens": 2432}
     return ConfigDict(
         {
             "seed": 0,
@@ -56,7 +56,7 @@ def smollm2_135m() -> ConfigDict:
                 "learning_rate": 1e-6,
                 "max_grad_norm": 1.0,
             },
-            "buckets": {"prefix_buckets": (2048, 4096), "member_buckets": (320, 640), "turn_buckets": (6,)},
+            "buckets": {"prefix_buckets": (1664, 2432), "member_buckets": (320, 640), "turn_buckets": (6,)},
             # RC-GRPO, Table 10: clip 0.2, beta 0.1.
             "method": {"clip_low": 0.2, "clip_high": 0.2, "kl_coefficient": 0.1},
             "evaluation": {
