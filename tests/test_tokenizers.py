@@ -23,6 +23,11 @@ def test_a_value_is_one_and_the_same_token_wherever_it_is_quoted():
     assert said.count("report") == called.count("report") == 1
 
 
+def test_digits_go_in_pairs_and_an_unknown_pair_is_two_bytes():
+    assert TOKENIZER.convert_ids_to_tokens(TOKENIZER.encode("123")) == ["12", "3"]
+    assert TOKENIZER.convert_ids_to_tokens(TOKENIZER.encode("9812")) == ["9", "8", "12"]
+
+
 def test_a_special_token_is_one_token_and_an_unknown_word_is_spelled():
     assert len(TOKENIZER.encode(END_TOKEN)) == 1
     assert len(TOKENIZER.encode("zebra")) == len("zebra")

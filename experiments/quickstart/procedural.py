@@ -63,7 +63,7 @@ def get_config() -> ConfigDict:
             "supervised": {
                 "steps": 900,
                 "traces": 8000,
-                "hasty_share": 0.65,
+                "hasty_share": 0.6,
                 "prompts_per_step": 24,
                 "prompts_per_micro_batch": 24,
                 "batches_per_window": 8,
