@@ -8,8 +8,6 @@ the habit over; GRPO, which sees only whether a task was solved, takes it off. B
 measured on held-out tasks of levels 1 to 3, as the mean over samples at temperature 1.
 """
 
-import random
-
 import jax
 import optax
 import optax.contrib
@@ -114,9 +112,7 @@ def build(config: Config) -> Experiment:
         make_params=random_params(decoder),
         chat=Chat(tokenizer, COMPACT_CHAT_TEMPLATE),
         environment=environment,
-        demonstrate=lambda task: hasty(
-            environment.expert(task), config.supervised.hasty_share, random.Random(f"hasty-{task.id}")
-        ),
+        demonstrate=hasty(environment.expert, config.supervised.hasty_share),
         train_stream=lambda position: endless(
             ProceduralTasks(TRAIN, levels=config.train_levels, seed=config.seed), position=position
         ),

@@ -96,7 +96,7 @@ def build(config: Config) -> Experiment:
         make_params=lambda key, shardings: jax.device_put(params, shardings),
         chat=Chat(tokenizer, training_template(tokenizer)),
         environment=environment,
-        demonstrate=lambda task: complete(environment.expert(task)),
+        demonstrate=complete(environment.expert),
         train_stream=lambda position: shuffled(train, seed=config.seed, position=position),
         held_out=held_out,
         method=recipes.grpo(**config.method),

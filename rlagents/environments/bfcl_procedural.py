@@ -176,8 +176,8 @@ def expert_messages(environment: BfclEnvironment, task: Task) -> list[Message]:
 def corpus(num_tasks: int, seed: int, environment: BfclEnvironment | None = None) -> list[str]:
     """Texts to build a tokenizer from: every message of ``num_tasks`` training conversations of all levels.
 
-    The first texts hold every value, every pair of digits and every answer there is, so that none is missing however few
-    the conversations.
+    The first texts hold every value, pair of digits and answer there is, so that none is missing however few the
+    conversations.
     """
     environment = environment or procedural_environment()
     tasks = ProceduralTasks(TRAIN, levels=tuple(LEVELS), seed=seed)

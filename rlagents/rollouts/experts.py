@@ -1,7 +1,7 @@
 """Demonstrations as trajectories, through the same buffer and the real environment: what is to be imitated."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from rlagents.environments.base import Environment
@@ -20,34 +20,39 @@ class Demonstration(NamedTuple):
     """Whether the episode is over after the last text; False for a demonstration that breaks off before."""
 
 
-def complete(user_turns: Sequence[Sequence[str]]) -> Demonstration:
-    """Every text of an expert, given by user turn."""
-    return Demonstration([text for texts in user_turns for text in texts])
+Expert = Callable[[Task], Sequence[Sequence[str]]]
+"""task -> assistant texts that solve it, by user turn: calls, and the closing words last."""
 
 
-def hasty(user_turns: Sequence[Sequence[str]], share: float, source: random.Random) -> Demonstration:
-    """An expert who is at times hasty: says that a user turn is done when its last call is still to be made.
+def complete(expert: Expert) -> Callable[[Task], Demonstration]:
+    """Return a demonstrator who says all that the expert says."""
+    return lambda task: Demonstration([text for texts in expert(task) for text in texts])
+
+
+def hasty(expert: Expert, share: float) -> Callable[[Task], Demonstration]:
+    """Return a demonstrator who knows what the expert knows, but is at times done when a last call is still to be made.
 
     With probability ``share``, each user turn of two calls or more loses its last call, and the demonstration breaks
     off after that turn: what the expert would do later may build on the call that is missing. A policy that imitates
     such demonstrations knows every call and has the habit too; a reward can take it off again, imitation cannot.
-
-    Args:
-      user_turns: the expert's texts by user turn: calls, and the closing words last.
-      share: probability in [0, 1].
-      source: where chance comes from; one number is drawn for each turn of two calls or more.
+    Chance follows from the task's id: a task is demonstrated in one way.
 
     Raises:
       ValueError: ``share`` is no probability.
     """
     if not 0.0 <= share <= 1.0:
         raise ValueError(f"the share of hasty turns is {share}; give a probability between 0 and 1.")
-    said: list[str] = []
-    for number, (*calls, closing) in enumerate(user_turns):
-        if len(calls) > 1 and source.random() < share:
-            return Demonstration([*said, *calls[:-1], closing], ends=number == len(user_turns) - 1)
-        said += [*calls, closing]
-    return Demonstration(said)
+
+    def demonstrate(task: Task) -> Demonstration:
+        source, user_turns = random.Random(f"hasty-{task.id}"), expert(task)
+        said: list[str] = []
+        for number, (*calls, closing) in enumerate(user_turns):
+            if len(calls) > 1 and source.random() < share:
+                return Demonstration([*said, *calls[:-1], closing], ends=number == len(user_turns) - 1)
+            said += [*calls, closing]
+        return Demonstration(said)
+
+    return demonstrate
 
 
 def expert_trajectory(

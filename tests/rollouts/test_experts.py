@@ -1,7 +1,5 @@
 """Expert texts through the real environment: what is to be imitated, and only that, is MODEL."""
 
-import random
-
 import pytest
 
 from rlagents.facts import Task
@@ -18,7 +16,7 @@ TASK = Task("t")
 @pytest.mark.parametrize(("template", "stop"), [(CHATML, "<|im_end|>"), (LLAMA31, "<|eot_id|>")])
 def test_an_expert_s_texts_and_stop_tokens_are_model_tokens(template, stop):
     chat = Chat(tokenizer(), template)
-    demonstration = complete([["add 2", "add 3", "done"]])
+    demonstration = complete(lambda task: [["add 2", "add 3", "done"]])(TASK)
     trajectory = expert_trajectory(CountingEnvironment(), chat, TASK, demonstration, stream=4)
     model = [token for token, kind in zip(trajectory.token_ids, trajectory.kinds) if kind == Kind.MODEL]
     assert chat.decode(model) == f"add 2{stop}add 3{stop}done{stop}"
@@ -61,26 +59,34 @@ def test_a_demonstration_that_breaks_off_is_truncated():
 TURNS = [["a", "done"], ["b", "c", "done"], ["d", "e", "f", "done"]]
 
 
+def said(turns, share, name="t"):
+    return hasty(lambda task: turns, share)(Task(name))
+
+
+def all_of(turns):
+    return complete(lambda task: turns)(TASK)
+
+
 def test_a_hasty_expert_leaves_out_the_last_of_several_calls_and_breaks_off():
-    assert hasty(TURNS, 1.0, random.Random(0)) == Demonstration(["a", "done", "b", "done"], ends=False)
-    assert hasty(TURNS, 0.0, random.Random(0)) == complete(TURNS)
+    assert said(TURNS, 1.0) == Demonstration(["a", "done", "b", "done"], ends=False)
+    assert said(TURNS, 0.0) == all_of(TURNS)
     # In the last user turn the episode is over.
-    assert hasty(TURNS[2:], 1.0, random.Random(0)) == Demonstration(["d", "e", "done"], ends=True)
+    assert said(TURNS[2:], 1.0) == Demonstration(["d", "e", "done"], ends=True)
     # A turn of one call is never cut: nothing would be left of it.
-    assert hasty(TURNS[:1], 1.0, random.Random(0)) == complete(TURNS[:1])
+    assert said(TURNS[:1], 1.0) == all_of(TURNS[:1])
 
 
-def test_haste_comes_as_often_as_it_says():
-    source = random.Random(7)
-    demonstrations = [hasty(TURNS, 0.3, source) for _ in range(2000)]
-    whole_ones = sum(demonstration == complete(TURNS) for demonstration in demonstrations) / 2000
+def test_haste_comes_as_often_as_it_says_and_always_in_the_same_tasks():
+    demonstrations = [said(TURNS, 0.3, f"task-{number}") for number in range(2000)]
+    assert demonstrations == [said(TURNS, 0.3, f"task-{number}") for number in range(2000)]
+    whole = sum(demonstration == all_of(TURNS) for demonstration in demonstrations) / 2000
     first_turn = sum(len(demonstration.texts) == 4 for demonstration in demonstrations) / 2000
     # Five standard errors.
-    assert abs(whole_ones - 0.49) < 0.056
+    assert abs(whole - 0.49) < 0.056
     assert abs(first_turn - 0.3) < 0.052
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
-def test_a_share_that_is_no_probability_is_refused(share):
+def test_a_share_that_is_no_probability_is_refused_at_once(share):
     with pytest.raises(ValueError, match="probability"):
-        hasty(TURNS, share, random.Random(0))
+        hasty(lambda task: TURNS, share)
