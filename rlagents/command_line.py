@@ -14,8 +14,8 @@ WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.")
 
 def read_options() -> tuple[Config, Experiment, Path]:
     """Config, experiment and folder, as the command line says. Raises what ``get_config`` and ``build`` raise."""
-    experiment = load_experiment(config_flags.get_config_filename(flags.FLAGS["config"]), CONFIG.value)
-    return CONFIG.value, experiment, Path(str(WORKDIR.value))
+    path, _, _ = config_flags.get_config_filename(flags.FLAGS["config"]).partition(":")  # FILE.py:argument
+    return CONFIG.value, load_experiment(path, CONFIG.value), Path(str(WORKDIR.value))
 
 
 def parse_flags(argv: list[str]) -> list[str]:

@@ -166,6 +166,7 @@ def test_evaluation_finds_the_weights_before_and_after(whole):
         (["--config.rl.steps=many"], "many"),
         (["--config=experiments/rc_grpo/bfcl.py:giant"], "unknown variant 'giant'; there are smollm2-135m"),
         (["--nonsense=1"], "nonsense"),
+        (["--config=experiments/rc_grpo/bfcl.py:smollm2-135m", "--config.mesh.tensor=3"], "mesh"),
     ],
 )
 def test_bad_options_are_refused_before_anything_is_written(arguments, said, tmp_path):

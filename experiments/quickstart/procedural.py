@@ -18,6 +18,7 @@ from rlagents import learner, models
 from rlagents.data.streams import endless
 from rlagents.data.tokenizers import COMPACT_CHAT_TEMPLATE, word_tokenizer
 from rlagents.environments.bfcl_procedural import HELD_OUT, TRAIN, ProceduralTasks, corpus, procedural_environment
+from rlagents.environments.procedural.domains import domain_numbers
 from rlagents.experiment import Config, Experiment
 from rlagents.facts import Task
 from rlagents.machinery import random_params
@@ -33,6 +34,7 @@ def get_config() -> ConfigDict:
     return ConfigDict(
         {
             "seed": 0,
+            "back_ends": ("GorillaFileSystem", "MessageAPI", "TicketAPI", "VehicleControlAPI", "TradingBot"),
             "train_levels": (1, 2),
             "held_out_levels": (1, 2, 3),
             "model": {
@@ -106,6 +108,7 @@ def build(config: Config) -> Experiment:
     environment = procedural_environment()
     # The tokenizer belongs to the family, not to the run: its seed is fixed.
     tokenizer = word_tokenizer(corpus(400, seed=0), max_words=1000)
+    domains = domain_numbers(config.back_ends)
     decoder = models.DecoderConfig(vocab_size=len(tokenizer), **config.model)
     return Experiment(
         decoder=decoder,
@@ -114,9 +117,9 @@ def build(config: Config) -> Experiment:
         environment=environment,
         demonstrate=hasty(environment.expert, config.supervised.hasty_share),
         train_stream=lambda position: endless(
-            ProceduralTasks(TRAIN, levels=config.train_levels, seed=config.seed), position=position
+            ProceduralTasks(TRAIN, levels=config.train_levels, seed=config.seed, domains=domains), position=position
         ),
-        held_out=ProceduralTasks(HELD_OUT, levels=config.held_out_levels, seed=0),
+        held_out=ProceduralTasks(HELD_OUT, levels=config.held_out_levels, seed=0, domains=domains),
         method=recipes.grpo(**config.method),
         supervised_optimizer=supervised_optimizer(**config.supervised),
         optimizer=optimizer(**config.rl),

@@ -23,7 +23,7 @@ from rlagents.environments.bfcl_procedural import (
 )
 from rlagents.environments.bfcl_scoring import call_covers
 from rlagents.environments.bfcl_tasks import Scenario, scenario_of
-from rlagents.environments.procedural.domains import DOMAINS
+from rlagents.environments.procedural.domains import DOMAINS, domain_numbers
 from rlagents.facts import Task
 from rlagents.tools.call_formats import TaggedJsonCalls
 from rlagents.tools.function_calls import ParsedCall
@@ -209,3 +209,10 @@ def test_levels_are_taken_in_turn_and_checked():
         ProceduralTasks(TRAIN, (5,), 0)
     with pytest.raises(IndexError):
         tasks[-1]
+
+
+def test_domains_by_the_names_of_their_back_ends():
+    numbers = domain_numbers(("TradingBot", "MathAPI"))
+    assert [DOMAINS[number].back_end for number in numbers] == ["TradingBot", "MathAPI"]
+    with pytest.raises(ValueError, match="'Trading'; there are GorillaFileSystem, "):
+        domain_numbers(("Trading",))
