@@ -15,6 +15,7 @@ from experiments.quickstart import procedural, summarize
 from rlagents import evaluate, train
 from rlagents.machinery import assemble
 from rlagents.metrics import read_metrics
+from rlagents.types import Kind
 from rlagents.workdir import claim_workdir
 from tests.rewarding import RewardedByLength
 
@@ -156,6 +157,21 @@ def test_evaluation_finds_the_weights_before_and_after(whole):
             evaluate.trained_params(machinery, whole, 3)
         with pytest.raises(ValueError, match="is no folder"):
             evaluate.trained_params(machinery, whole / "nowhere", None)
+
+
+def test_evaluation_has_its_own_limits():
+    config = small_config()
+    config.evaluation.limits.max_turn_tokens = 4
+    with running(config) as machinery:
+        sampler = machinery.make_sampler(machinery.make_params())
+        evaluated = machinery.evaluate(sampler).groups
+        sampled = machinery.roll_out(sampler, machinery.experiment.train_stream(0).take(8), 0).groups
+    longest = [
+        max(trajectory.kinds.count(Kind.MODEL) for group in groups for trajectory in group)
+        for groups in (evaluated, sampled)
+    ]
+    # Untrained weights hardly ever end a turn before its limit.
+    assert longest == [4, 8]
 
 
 @pytest.mark.parametrize(
