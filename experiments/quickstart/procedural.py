@@ -6,9 +6,6 @@ A supervised warm-up on demonstrations of generated multi-turn tasks, then GRPO 
 wrong call, but are hasty: of the user turns that need several calls they often end one call too early. Imitation takes
 the habit over; GRPO, which sees only whether a task was solved, takes it off. Both train on levels 1 and 2; success is
 measured on held-out tasks of levels 1 to 3, as the mean over samples at temperature 1.
-
-Five of the seven back-ends: on some seeds, a decoder of this size needs longer than the whole run lasts to copy the
-numbers of mathematics and travel as well.
 """
 
 import jax
@@ -21,7 +18,7 @@ from rlagents import learner, models
 from rlagents.data.streams import endless
 from rlagents.data.tokenizers import COMPACT_CHAT_TEMPLATE, word_tokenizer
 from rlagents.environments.bfcl_procedural import HELD_OUT, TRAIN, ProceduralTasks, corpus, procedural_environment
-from rlagents.environments.procedural.domains import domain_numbers
+from rlagents.environments.procedural.domains import DOMAINS, domain_numbers
 from rlagents.experiment import Config, Experiment
 from rlagents.facts import Task
 from rlagents.machinery import random_params
@@ -37,7 +34,7 @@ def get_config() -> ConfigDict:
     return ConfigDict(
         {
             "seed": 0,
-            "back_ends": ("GorillaFileSystem", "MessageAPI", "TicketAPI", "VehicleControlAPI", "TradingBot"),
+            "back_ends": tuple(domain.back_end for domain in DOMAINS),
             "train_levels": (1, 2),
             "held_out_levels": (1, 2, 3),
             "model": {
