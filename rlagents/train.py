@@ -1,4 +1,4 @@
-"""Train a policy: a supervised warm-up on expert traces, then group-relative RL on its own rollouts.
+"""Train a policy: a supervised warm-up on demonstrations, then group-relative RL on its own rollouts.
 
     python -m rlagents.train --config=FILE.py[:argument] --workdir=DIR [--config.key=value ...]
 
@@ -51,7 +51,7 @@ def main(argv: list[str]) -> None:
 
 
 def warm_up(machinery: Machinery, workdir: Path) -> Params:
-    """Maximum likelihood on expert traces; returns the weights. Goes on from, and ends with, a checkpoint."""
+    """Maximum likelihood on demonstrations; returns the weights. Goes on from, and ends with, a checkpoint."""
     config, experiment = machinery.config, machinery.experiment
     params, steps = machinery.make_params(), config.supervised.steps
     if steps == 0:

@@ -63,12 +63,7 @@ def smollm2_135m() -> ConfigDict:
                 "num_tasks": 2,
                 "samples_per_task": 4,
                 "every_steps": 0,
-                "limits": {
-                    "max_turns": 6,
-                    "max_turn_tokens": 48,
-                    "max_response_tokens": 639,
-                    "max_prompt_tokens": 4096,
-                },
+                "limits": dict(limits),
             },
             "checkpoint": {"every_steps": 100, "keep_last": 1},
         }
