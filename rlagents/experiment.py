@@ -25,7 +25,7 @@ from rlagents.models import DecoderConfig
 from rlagents.models.layers import SAVE_ATTENTION, RematPolicy
 from rlagents.rollouts.chat import Chat
 from rlagents.rollouts.driver import MemberMessages, same_for_all
-from rlagents.rollouts.experts import Demonstration
+from rlagents.rollouts.experts import Demonstrator
 from rlagents.types import Params
 
 Config = Any
@@ -41,7 +41,7 @@ class Experiment:
       make_params: ``(key, shardings) -> weights``; each leaf is created, or read, where it will live.
       chat: tokenizer and append-only template.
       environment: what the policy acts in; picklable.
-      demonstrate: task -> what an assistant says in it, for the supervised warm-up.
+      demonstrate: task, step of the supervised warm-up -> what an assistant says in it.
       train_stream: position -> stream of training tasks from there on.
       held_out: tasks of the evaluation, in its order.
       method: what turns rollouts into a loss.
@@ -57,7 +57,7 @@ class Experiment:
     make_params: Callable[[jax.Array, Any], Params]
     chat: Chat
     environment: Environment
-    demonstrate: Callable[[Task], Demonstration]
+    demonstrate: Demonstrator
     train_stream: Callable[[int], PromptStream[Task]]
     held_out: TaskSet[Task]
     method: Method

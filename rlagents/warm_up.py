@@ -8,10 +8,11 @@ import numpy as np
 from rlagents import learner
 from rlagents.data.streams import shuffled
 from rlagents.experiment import Experiment
+from rlagents.facts import Task
 from rlagents.learner.supervised import SupervisedStep
 from rlagents.machinery import Machinery
 from rlagents.rollouts.collate import collate
-from rlagents.rollouts.experts import expert_trajectory
+from rlagents.rollouts.experts import Demonstration, expert_trajectory
 from rlagents.rollouts.trajectory import Trajectory
 from rlagents.sharding import shard_batch
 from rlagents.types import Batch
@@ -25,20 +26,23 @@ class Traces:
             raise ValueError(f"supervised.traces is {count}; a warm-up needs at least one trace.")
         self._experiment = experiment
         self._stream = experiment.train_stream(0)
-        self._written: list[Trajectory | None] = [None] * count
+        self._written: list[tuple[Task, Demonstration, Trajectory] | None] = [None] * count
 
     def __len__(self) -> int:
         return len(self._written)
 
-    def __getitem__(self, index: int) -> Trajectory:
-        """Trace ``index``. Raises ValueError where the episode is over elsewhere than the demonstration says."""
-        trace = self._written[index]
-        if trace is None:
-            task, environment = self._stream[index], self._experiment.environment
-            trace = expert_trajectory(
-                environment, self._experiment.chat, task, self._experiment.demonstrate(task), stream=index
-            )
-            self._written[index] = trace
+    def shown(self, index: int, step: int) -> Trajectory:
+        """Trace ``index`` as it is demonstrated after ``step`` steps; written anew only where that is something else.
+
+        Raises ValueError where the episode is over elsewhere than the demonstration says.
+        """
+        known, experiment = self._written[index], self._experiment
+        task = self._stream[index] if known is None else known[0]
+        demonstration = experiment.demonstrate(task, step)
+        if known is not None and known[1] == demonstration:
+            return known[2]
+        trace = expert_trajectory(experiment.environment, experiment.chat, task, demonstration, stream=index)
+        self._written[index] = task, demonstration, trace
         return trace
 
 
@@ -46,7 +50,7 @@ def trace_batches(machinery: Machinery, position: int) -> Iterator[Batch]:
     """Batches of traces on the devices, epoch after epoch in fresh orders, from batch number ``position`` on.
 
     Of every ``batches_per_window`` batches, traces of like length share one, and so a bucket: less padding. The batches
-    of a window come in random order.
+    of a window come in random order, and all show what is demonstrated when the window begins.
     """
     options = machinery.config.supervised
     traces = Traces(machinery.experiment, options.traces)
@@ -55,7 +59,8 @@ def trace_batches(machinery: Machinery, position: int) -> Iterator[Batch]:
     order = shuffled(range(len(traces)), seed=machinery.config.seed, position=window * windows)
     while True:
         # Named by their place in the order: a window at the end of an epoch may hold one trace twice.
-        named = [dataclasses.replace(traces[index], stream=place) for place, index in order.take(windows)]
+        begin = window * options.batches_per_window
+        named = [dataclasses.replace(traces.shown(index, begin), stream=place) for place, index in order.take(windows)]
         taken = sorted(named, key=lambda trace: len(trace.token_ids))
         batches = np.random.default_rng([machinery.config.seed, window]).permutation(options.batches_per_window)
         for number in batches[skipped:]:

@@ -43,7 +43,14 @@ def small_config():
         }
     )
     config.supervised.update(
-        {"steps": 4, "traces": 40, "prompts_per_step": 8, "prompts_per_micro_batch": 8, "batches_per_window": 2}
+        {
+            "steps": 4,
+            "complete_steps": 2,
+            "traces": 40,
+            "prompts_per_step": 8,
+            "prompts_per_micro_batch": 8,
+            "batches_per_window": 2,
+        }
     )
     config.trace_buckets.member_buckets = (64,)
     config.rl.update({"steps": 4, "prompts_per_step": 8, "group_size": 2, "prompts_per_micro_batch": 8, "epochs": 2})

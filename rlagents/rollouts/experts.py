@@ -24,12 +24,26 @@ Expert = Callable[[Task], Sequence[Sequence[str]]]
 """task -> assistant texts that solve it, by user turn: calls, and the closing words last."""
 
 
-def complete(expert: Expert) -> Callable[[Task], Demonstration]:
+Demonstrator = Callable[[Task, int], Demonstration]
+"""task, number of supervised steps taken -> what an assistant says in the task when it is shown then."""
+
+
+def complete(expert: Expert) -> Demonstrator:
     """Return a demonstrator who says all that the expert says."""
-    return lambda task: Demonstration([text for texts in expert(task) for text in texts])
+    return lambda task, step: Demonstration([text for texts in expert(task) for text in texts])
 
 
-def hasty(expert: Expert, share: float) -> Callable[[Task], Demonstration]:
+def first_then(first: Demonstrator, then: Demonstrator, *, first_steps: int) -> Demonstrator:
+    """Return ``first`` for the first supervised steps and ``then`` for all later ones: two lessons, in order.
+
+    Raises ValueError for a negative ``first_steps``.
+    """
+    if first_steps < 0:
+        raise ValueError(f"first_steps is {first_steps}; a lesson takes 0 steps or more.")
+    return lambda task, step: first(task, step) if step < first_steps else then(task, step)
+
+
+def hasty(expert: Expert, share: float) -> Demonstrator:
     """Return a demonstrator who knows what the expert knows, but is at times done when a last call is still to be made.
 
     With probability ``share``, each user turn of two calls or more loses its last call, and the demonstration breaks
@@ -43,7 +57,7 @@ def hasty(expert: Expert, share: float) -> Callable[[Task], Demonstration]:
     if not 0.0 <= share <= 1.0:
         raise ValueError(f"the share of hasty turns is {share}; give a probability between 0 and 1.")
 
-    def demonstrate(task: Task) -> Demonstration:
+    def demonstrate(task: Task, step: int) -> Demonstration:
         source, user_turns = random.Random(f"hasty-{task.id}"), expert(task)
         said: list[str] = []
         for number, (*calls, closing) in enumerate(user_turns):

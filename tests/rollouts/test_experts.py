@@ -4,7 +4,7 @@ import pytest
 
 from rlagents.facts import Task
 from rlagents.rollouts.chat import Chat
-from rlagents.rollouts.experts import Demonstration, complete, expert_trajectory, hasty
+from rlagents.rollouts.experts import Demonstration, complete, expert_trajectory, first_then, hasty
 from rlagents.rollouts.templates import LLAMA31
 from rlagents.types import Kind
 from tests.rollouts.tiny import CHATML, tokenizer
@@ -16,7 +16,7 @@ TASK = Task("t")
 @pytest.mark.parametrize(("template", "stop"), [(CHATML, "<|im_end|>"), (LLAMA31, "<|eot_id|>")])
 def test_an_expert_s_texts_and_stop_tokens_are_model_tokens(template, stop):
     chat = Chat(tokenizer(), template)
-    demonstration = complete(lambda task: [["add 2", "add 3", "done"]])(TASK)
+    demonstration = complete(lambda task: [["add 2", "add 3", "done"]])(TASK, 0)
     trajectory = expert_trajectory(CountingEnvironment(), chat, TASK, demonstration, stream=4)
     model = [token for token, kind in zip(trajectory.token_ids, trajectory.kinds) if kind == Kind.MODEL]
     assert chat.decode(model) == f"add 2{stop}add 3{stop}done{stop}"
@@ -60,11 +60,11 @@ TURNS = [["a", "done"], ["b", "c", "done"], ["d", "e", "f", "done"]]
 
 
 def said(turns, share, name="t"):
-    return hasty(lambda task: turns, share)(Task(name))
+    return hasty(lambda task: turns, share)(Task(name), 0)
 
 
 def all_of(turns):
-    return complete(lambda task: turns)(TASK)
+    return complete(lambda task: turns)(TASK, 0)
 
 
 def test_a_hasty_expert_leaves_out_the_last_of_several_calls_and_breaks_off():
@@ -90,3 +90,12 @@ def test_haste_comes_as_often_as_it_says_and_always_in_the_same_tasks():
 def test_a_share_that_is_no_probability_is_refused_at_once(share):
     with pytest.raises(ValueError, match="probability"):
         hasty(lambda task: TURNS, share)
+
+
+def test_one_lesson_follows_the_other():
+    whole, cut = complete(lambda task: TURNS), hasty(lambda task: TURNS, 1.0)
+    shown = first_then(whole, cut, first_steps=3)
+    assert [shown(TASK, step) for step in range(5)] == [whole(TASK, 0)] * 3 + [cut(TASK, 0)] * 2
+    assert first_then(whole, cut, first_steps=0)(TASK, 0) == cut(TASK, 0)
+    with pytest.raises(ValueError, match="first_steps is -1"):
+        first_then(whole, cut, first_steps=-1)
