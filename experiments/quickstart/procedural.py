@@ -2,11 +2,11 @@
 
     bash launch/quickstart.sh [DIR] [--seed N]
 
-A supervised warm-up on demonstrations of generated multi-turn tasks, then GRPO on fresh ones. The first demonstrators are
-experts; the last ones make no wrong call either, but are hasty: of the user turns that need several calls they often end
-one call too early. Imitation takes the habit over; GRPO, which sees only whether a task was solved, takes it off. Both
-train on levels 1 and 2; success is measured on held-out tasks of levels 1 to 3, as the mean over samples at temperature
-1.
+A supervised warm-up on demonstrations of generated multi-turn tasks, then GRPO on fresh ones. The first demonstrators
+are experts; the last ones make no wrong call either, but are hasty: of the user turns that need several calls they
+often end one call too early. Imitation takes the habit over; GRPO, which sees only whether a task was solved, takes it
+off. Both train on levels 1 and 2; success is measured on held-out tasks of levels 1 to 3, as the mean over samples at
+temperature 1.
 """
 
 import jax
