@@ -25,6 +25,7 @@ from rlagents.methods.reductions import constant, sequence_mean, token_mean
 from rlagents.sharding import single_device_mesh
 from rlagents.types import LogProbs
 from tests import toy_policy
+from tests.effort import draws
 
 SGD = from_optax(optax.sgd(1.0), optax.constant_schedule(1.0))
 WHOLE = whole_groups(toy_policy.apply)
@@ -122,7 +123,7 @@ def test_supervised_gradient_does_not_depend_on_accumulation(accumulation):
     close(state.params, jax.tree.map(jnp.subtract, toy_policy.init_params(), gradient))
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=draws(8), deadline=None)
 @given(st.permutations(range(4)), st.permutations(range(4)))
 def test_order_of_prompts_and_members_is_irrelevant(prompts, members):
     batch, method = toy_policy.random_batch(3), grpo()
@@ -147,7 +148,7 @@ def _cached_update(batch, method):
 
 
 @given(st.integers(1, 2), st.integers(2, 3), st.integers(1, 2), st.integers(2, 3))
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=draws(6), deadline=None)
 def test_cutting_and_joining_is_the_identity(p, pieces, g, member_pieces):
     x = np.arange(p * pieces * g * member_pieces * 2).reshape(p * pieces, g * member_pieces, 2)
     np.testing.assert_array_equal(join_prompts(by_prompts(jnp.asarray(x), p, MESH)), x)

@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from rlagents.metrics import MetricsWriter, read_metrics
 from rlagents.progress import PlainProgress, RichProgress, clock, progress
 from rlagents.timing import OneStepLate, PhaseTimer
+from tests.effort import draws
 
 numbers = st.floats(allow_nan=True, allow_infinity=True) | st.integers(-(2**60), 2**60)
 
 
 @given(st.lists(st.dictionaries(st.text(min_size=1).filter(lambda k: k != "step"), numbers), max_size=4))
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=draws(30))
 def test_whatever_is_written_is_json_and_comes_back(tmp_path_factory, rows):
     path = tmp_path_factory.mktemp("metrics") / "deep" / "metrics.jsonl"
     with MetricsWriter(path) as writer:

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from rlagents import numerics
 from rlagents.types import Mean
+from tests.effort import draws
 
-some = settings(max_examples=40, deadline=None, derandomize=True, database=None)
+some = settings(max_examples=draws(40), deadline=None, derandomize=True, database=None)
 seeds = st.integers(0, 2**32 - 1)
 
 

@@ -29,6 +29,7 @@ from rlagents.sharding import (
     tree_shardings,
 )
 from tests import toy_policy
+from tests.effort import draws
 
 MESH = make_mesh(fsdp=4, tensor=2)
 SHAPES = [(1, 1, 1), (1, 4, 2), (2, 2, 2), (8, 1, 1), (1, 1, 8), (2, 1, 4)]
@@ -53,7 +54,7 @@ def test_axes_are_auto_and_sizes_are_checked():
     ),
     st.sampled_from(SHAPES),
 )
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=draws(60))
 def test_what_is_split_divides_and_what_does_not_is_named(axes, shape):
     mesh = make_mesh(data=shape[0], fsdp=shape[1], tensor=shape[2], devices=jax.devices()[: math.prod(shape)])
     names, sizes = zip(*axes)

@@ -7,10 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlagents.data.streams import PromptStream, StreamExhausted, endless, epoch_order, shuffled
+from tests.effort import draws
 
 sizes = st.integers(1, 40)
 seeds = st.integers(0, 2**32 - 1)
-quick = settings(max_examples=15, deadline=None)
+quick = settings(max_examples=draws(15), deadline=None)
 
 
 def tasks(stream, count):

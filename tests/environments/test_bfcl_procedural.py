@@ -27,6 +27,7 @@ from rlagents.environments.procedural.domains import DOMAINS, domain_numbers
 from rlagents.facts import Task
 from rlagents.tools.call_formats import TaggedJsonCalls
 from rlagents.tools.function_calls import ParsedCall
+from tests.effort import draws
 from tests.environments.bfcl_judge import official_check, play_calls, play_expert, play_texts
 
 ENVIRONMENT = procedural_environment()
@@ -83,7 +84,7 @@ def test_splits_share_no_task():
 
 
 @given(st.text(), st.integers(0, 2**40))
-@settings(max_examples=50)
+@settings(max_examples=draws(50))
 def test_a_split_looks_at_words_and_calls_alone(words, number):
     truth = ((ParsedCall("add", {"a": number, "b": 1}),),)
     scenarios = [Scenario(("MathAPI",), config, (words,), truth) for config in ({}, {"MathAPI": {"seed": number}})]

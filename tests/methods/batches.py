@@ -5,11 +5,14 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from rlagents.types import Kind, LogProbs, Masks, Rewards
+from tests.effort import draws
 
 SHAPE = (4, 3, 9, 3)
 """p, g, t, s of the law tests: one shape, so that every method is compiled once."""
 
-laws = settings(max_examples=8, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+laws = settings(
+    max_examples=draws(8), deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+)
 
 REWARDS = {
     "binary": lambda rng, shape: rng.integers(0, 2, shape).astype(float),

@@ -22,6 +22,7 @@ from rlagents.methods import (
     named_chain,
     token_mean,
 )
+from tests.effort import draws
 from tests.methods import examples
 from tests.methods.batches import batches, laws, make_batch
 from tests.methods.harness import assert_close, assert_same, run
@@ -30,7 +31,7 @@ from tests.methods.table import METHODS, STAGES, complete
 words = st.lists(st.sampled_from(list(STAGES.values())), max_size=4).map(tuple)
 
 
-@settings(laws, max_examples=50)
+@settings(laws, max_examples=draws(50))
 @given(words, words, words)
 def test_chain_is_associative_with_unit_identity_exactly(a, b, c):
     flat = chain(*a, *b, *c)
@@ -73,7 +74,7 @@ def _mixed(places):
 
 
 @pytest.mark.parametrize("places", [(0, 0, 0), (1, 2, 3), (0, 2, 2), (3, 1, 0)])
-@settings(laws, max_examples=4)
+@settings(laws, max_examples=draws(4))
 @given(batch=batches())
 def test_loss_halves_commute_with_credit_halves(places, batch):
     ours, usual = run(_mixed(places), batch), run(_mixed((3, 3, 3)), batch)

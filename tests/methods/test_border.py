@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from rlagents.methods import Role, chain, method, on_policy, penalty, token_mean
 from rlagents.methods import border as the_border
 from rlagents.types import Kind
+from tests.effort import draws
 from tests.methods.batches import batches, laws, make_batch
 from tests.methods.harness import assert_same, run, whole
 from tests.methods.table import METHODS, SURROGATES, complete
@@ -113,7 +114,7 @@ def test_an_emptied_batch_gives_nothing_and_the_optimizer_does_not_move(method, 
 
 
 @every_method
-@settings(laws, max_examples=4)
+@settings(laws, max_examples=draws(4))
 @given(batch=batches())
 def test_valid_and_mask_only_go_from_true_to_false_at_every_stage(method, batch):
     logprobs, rewards, masks = jax.tree.map(jnp.asarray, batch)

@@ -21,6 +21,7 @@ from rlagents.methods import (
 )
 from rlagents.numerics import LOG_RATIO_BOUND, RELATIVE_FLOOR
 from rlagents.types import Kind, LogProbs, Masks, Rewards
+from tests.effort import draws
 from tests.methods.batches import batches, laws
 from tests.methods.harness import assert_close, jitted, values, whole
 from tests.methods.table import REDUCTIONS
@@ -32,7 +33,7 @@ from tests.oracles import reductions as oracle_reductions
 
 SHAPES = [(3, 4, 8, 2), (2, 7, 5, 1)]
 precisions = pytest.mark.parametrize("tolerance", [2e-5, 1e-12], ids=["float32", "float64"])
-some = settings(laws, max_examples=8)
+some = settings(laws, max_examples=draws(8))
 shapes = st.sampled_from(SHAPES)
 
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from tests.effort import draws
 from tests.methods.batches import SHAPE, batches, laws
 from tests.methods.harness import assert_close, assert_same, jitted, run, run_part, values
 from tests.methods.table import METHODS
@@ -17,7 +18,7 @@ def rows(tree, index):
 
 
 @every_method
-@settings(laws, max_examples=3)
+@settings(laws, max_examples=draws(3))
 @given(batch=batches())
 def test_losses_and_gradients_of_slices_add_up_to_the_whole(method, batch):
     logprobs, _, masks = batch
@@ -42,7 +43,7 @@ def _credit(method, logprobs, rewards, masks):
 
 
 @every_method
-@settings(laws, max_examples=3)
+@settings(laws, max_examples=draws(3))
 @given(batch=batches())
 def test_credit_of_some_prompts_is_the_credit_of_the_batch_at_these_prompts(method, batch):
     credit = run(method, batch).credit
@@ -51,7 +52,7 @@ def test_credit_of_some_prompts_is_the_credit_of_the_batch_at_these_prompts(meth
 
 
 @every_method
-@settings(laws, max_examples=3)
+@settings(laws, max_examples=draws(3))
 @given(batch=batches())
 def test_permuting_prompts_or_members_permutes_the_result(method, batch):
     p, g, _, _ = SHAPE

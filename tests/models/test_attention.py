@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from rlagents.models.attention import NOWHERE, Queries, Source, attend
 from rlagents.models.blockwise import blockwise
 from rlagents.models.dense import dense
+from tests.effort import draws
 from tests.models.tiny import array_sizes, relative_error
 from tests.oracles import decoder as oracle
 
@@ -99,7 +100,7 @@ def test_gradient_equals_that_of_concatenation(backend, window):
     assert relative_error(ours, gradient(naive_attend)) < 1e-5
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=draws(30), deadline=None)
 @given(seed=st.integers(0, 1000), shape=st.sampled_from([(1, 1, 4), (2, 4, 1), (3, 2, 3)]))
 def test_equals_the_definition_for_any_grouping(seed, shape):
     g, c, s = shape

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlagents.models import empty_kv, extend, logits, prefill, token_log_probs
+from tests.effort import draws
 from tests.models.tiny import GEMMA3, random_params, random_sequences, relative_error
 
 CAPACITY = 8
@@ -78,7 +79,7 @@ def test_token_by_token_equals_token_log_probs(gemma3):
     assert relative_error(np.where(real, at_next, 0), expected.reshape(6, 6)[:, 1:]) < 1e-5
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=draws(20), deadline=None)
 @given(pieces=st.lists(st.lists(st.integers(0, WIDTH), min_size=6, max_size=6), max_size=4))
 def test_any_pieces_equal_token_by_token(gemma3, pieces):
     expected, expected_own = _one_by_one(gemma3)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlagents.models.head import log_prob_and_entropy
+from tests.effort import draws
 from tests.models.tiny import array_sizes, relative_error
 from tests.oracles import decoder as oracle
 
@@ -30,7 +31,7 @@ def run(hidden, head, targets, temperature, chunk_tokens):
     return log_prob_and_entropy(hidden, head, targets, temperature, chunk_tokens)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=draws(40), deadline=None)
 @given(
     seed=st.integers(0, 1000),
     shape=st.sampled_from([(1, 7, 1), (3, 1, 10), (3, 7, 12), (2, 7, 30)]),

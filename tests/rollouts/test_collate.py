@@ -12,6 +12,7 @@ from rlagents.rollouts.collate import collate, padding_fraction
 from rlagents.rollouts.trajectory import Trajectory
 from rlagents.sampling.turns import StopReason
 from rlagents.types import Kind
+from tests.effort import draws
 
 BUCKETS = {"prefix_buckets": (8, 16), "member_buckets": (32, 64), "turn_buckets": (2, 4), "pad_prompts_to": 3}
 
@@ -60,7 +61,7 @@ groups = st.integers(1, 3).flatmap(
 
 
 @given(drawn=groups)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=draws(60), deadline=None)
 def test_every_token_with_its_masks_and_facts_comes_back(drawn):
     batch_of = [
         [

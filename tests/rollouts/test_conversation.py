@@ -10,6 +10,7 @@ from rlagents.rollouts.chat import Chat
 from rlagents.rollouts.conversation import Conversation
 from rlagents.rollouts.templates import LLAMA31, QWEN3
 from rlagents.types import Kind
+from tests.effort import draws
 from tests.rollouts.tiny import CHATML, FORGETS_THOUGHTS, real_tokenizer, tokenizer
 
 
@@ -65,7 +66,7 @@ scripts = st.lists(st.tuples(pieces | st.lists(words, max_size=8), observations)
 
 @pytest.mark.parametrize(("template", "tools"), TEMPLATES)
 @given(script=scripts)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=draws(30), deadline=None)
 def test_tokens_of_a_conversation_decode_to_its_render_and_hold_what_was_sampled(template, tools, script):
     chat = Chat(tokenizer(), template)
     conversation, sampled = converse(chat, tools, script)
@@ -83,7 +84,7 @@ def test_tokens_of_a_conversation_decode_to_its_render_and_hold_what_was_sampled
 
 
 @given(script=scripts)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=draws(15), deadline=None)
 def test_a_fork_grows_on_its_own(script):
     chat = Chat(tokenizer(), CHATML)
     original = Conversation(chat, [SYSTEM, QUESTION])

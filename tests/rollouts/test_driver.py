@@ -16,6 +16,7 @@ from rlagents.rollouts.pool import ProcessPool
 from rlagents.sampling.keys import StreamKey
 from rlagents.sampling.turns import StopReason
 from rlagents.types import Kind
+from tests.effort import draws
 from tests.rollouts.fakes import FakeSampler, SlowPool
 from tests.rollouts.tiny import CHATML, tokenizer
 from tests.rollouts.worlds import CountingEnvironment
@@ -234,7 +235,7 @@ def test_groups_open_in_stream_order_with_their_own_keys_and_come_back_in_it():
 
 
 @given(seed=st.integers(0, 10_000), lengths=st.lists(st.integers(0, 5), min_size=6, max_size=6))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=draws(25), deadline=None)
 def test_timing_changes_nothing(seed, lengths):
     def script(stream, member, turn):
         return f"add {stream + member + turn}" if turn < lengths[(stream + 2 * member) % 6] else "done"

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 
 from rlagents.sampling import StopReason, StreamKey
+from tests.effort import draws
 from tests.sampling.support import CONFIG, KEYS, Script, check_member, make_sampler, play
 
 ROOM = 32
@@ -15,7 +16,7 @@ def sampler():
     return make_sampler()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=draws(15), deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 12), st.integers(0, 6)), min_size=1, max_size=6))
 def test_no_budget_is_ever_exceeded(sampler, turns):
     """Each turn asks for some tokens, then gets a reply if there is room for it."""

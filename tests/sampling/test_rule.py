@@ -9,10 +9,11 @@ from hypothesis import given, settings
 
 from rlagents.sampling.keys import row_keys, token_keys
 from rlagents.sampling.rule import SamplingRule, draw
+from tests.effort import draws
 from tests.sampling.support import log_softmax
 
 ROWS, VOCAB = 64, 11
-draws = jax.jit(draw, static_argnums=0)
+drawn = jax.jit(draw, static_argnums=0)
 
 
 def keys(seed: int, rows: int = ROWS):
@@ -36,14 +37,14 @@ def kept_by(rule: SamplingRule, logits: np.ndarray) -> np.ndarray:
     return kept
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=draws(20), deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     rule=st.sampled_from([SamplingRule(0.7, 3), SamplingRule(1.0, None, 0.6), SamplingRule(0.9, 5, 0.5)]),
 )
 def test_only_kept_tokens_are_drawn_and_the_full_distribution_is_recorded(seed, rule):
     logits = some_logits(seed)
-    token, log_prob = draws(rule, keys(seed), jnp.asarray(logits))
+    token, log_prob = drawn(rule, keys(seed), jnp.asarray(logits))
     assert kept_by(rule, logits)[np.arange(ROWS), token].all()
     expected = log_softmax(logits / rule.temperature)[np.arange(ROWS), token]
     np.testing.assert_allclose(log_prob, expected, atol=2e-5)
@@ -52,13 +53,13 @@ def test_only_kept_tokens_are_drawn_and_the_full_distribution_is_recorded(seed, 
 @pytest.mark.parametrize("rule", [SamplingRule(1.0, 3), SamplingRule(1.0, None, 0.6)])
 def test_every_kept_token_is_drawn_at_times(rule):
     logits = np.repeat(some_logits(0)[:1], 4000, axis=0)
-    token, _ = draws(rule, keys(1, 4000), jnp.asarray(logits))
+    token, _ = drawn(rule, keys(1, 4000), jnp.asarray(logits))
     assert set(np.asarray(token)) == set(np.flatnonzero(kept_by(rule, logits[:1])[0]))
 
 
 def test_greedy_takes_the_most_likely_and_records_it_at_temperature_1():
     logits = some_logits(3)
-    token, log_prob = draws(SamplingRule(0.0), keys(0), jnp.asarray(logits))
+    token, log_prob = drawn(SamplingRule(0.0), keys(0), jnp.asarray(logits))
     np.testing.assert_array_equal(token, logits.argmax(-1))
     np.testing.assert_allclose(log_prob, log_softmax(logits).max(-1), atol=2e-5)
 
@@ -71,7 +72,7 @@ def test_frequencies_match_the_softmax(temperature):
     material = np.zeros((count, 5), np.uint32)
     material[:, 4] = np.arange(count) % 8
     drawn_by = token_keys(row_keys(jnp.asarray(material)), jnp.arange(count) // 8)
-    token, _ = draws(SamplingRule(temperature), drawn_by, jnp.asarray(np.repeat(logits, count, axis=0)))
+    token, _ = drawn(SamplingRule(temperature), drawn_by, jnp.asarray(np.repeat(logits, count, axis=0)))
     expected = count * np.exp(log_softmax(logits[0] / temperature))
     found = np.bincount(np.asarray(token), minlength=VOCAB)
     assert np.sum((found - expected) ** 2 / expected) < 29.6

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlagents.tools.literals import MAX_CALLS, MAX_DEPTH, LiteralError, WrittenCall, read_calls
+from tests.effort import draws
 from tests.tools.adversarial import BOMBS, random_texts
 
 KEYS = st.one_of(st.text(max_size=8), st.integers(-99, 99), st.booleans(), st.none())
@@ -54,7 +55,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=draws(400))
 @given(st.lists(PIECES, max_size=12).map("".join))
 def test_whatever_is_accepted_means_what_python_says(text):
     try:
