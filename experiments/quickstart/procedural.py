@@ -67,7 +67,7 @@ def get_config() -> ConfigDict:
             },
             "supervised": {
                 "steps": 600,
-                "complete_steps": 500,
+                "complete_steps": 504,
                 "traces": 8000,
                 "hasty_share": 0.6,
                 "prompts_per_step": 24,
