@@ -4,14 +4,15 @@ Sizes are those of the published ``config.json`` files. Weights are bfloat16, as
 """
 
 import difflib
+from typing import Any
 
 import jax.numpy as jnp
 
 from rlagents.models.config import DecoderConfig, Llama3Scaling
 
-_BFLOAT16 = {"param_dtype": jnp.bfloat16, "compute_dtype": jnp.bfloat16}
+_BFLOAT16: dict[str, Any] = {"param_dtype": jnp.bfloat16, "compute_dtype": jnp.bfloat16}
 
-_QWEN2_5 = {
+_QWEN2_5: dict[str, Any] = {
     "head_dim": 128,
     "qkv_bias": True,
     "rope_theta": 1_000_000.0,
@@ -64,7 +65,7 @@ _QWEN3_4B = DecoderConfig(
     max_positions=40_960,
     **_BFLOAT16,
 )
-_LLAMA3 = {
+_LLAMA3: dict[str, Any] = {
     "vocab_size": 128_256,
     "num_kv_heads": 8,
     "head_dim": 128,
