@@ -84,7 +84,7 @@ def test_splits_share_no_task():
 
 
 @given(st.text(), st.integers(0, 2**40))
-@settings(max_examples=draws(50))
+@settings(max_examples=draws(50), deadline=None)
 def test_a_split_looks_at_words_and_calls_alone(words, number):
     truth = ((ParsedCall("add", {"a": number, "b": 1}),),)
     scenarios = [Scenario(("MathAPI",), config, (words,), truth) for config in ({}, {"MathAPI": {"seed": number}})]

@@ -35,6 +35,9 @@ def test_nothing_comes_from_off_the_mask(method, batch):
     assert (out.credit.advantages[off] == 0).all()
     assert np.isfinite(out.credit.rewards).all()
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((out.metrics, out.state, out.measures)))
+    # Something does come from the mask: where nothing is clipped (far from old, every token may be).
+    logprobs, rewards, _ = batch
+    out = run(method, (replace(logprobs, old=logprobs.policy), rewards, masks))
     assert np.abs(out.gradients[0].policy).max() > 0 or not out.credit.advantages.any()
 
 

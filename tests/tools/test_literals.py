@@ -55,7 +55,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=draws(400))
+@settings(max_examples=draws(400), deadline=None)
 @given(st.lists(PIECES, max_size=12).map("".join))
 def test_whatever_is_accepted_means_what_python_says(text):
     try:
