@@ -3,6 +3,7 @@
 #   bash launch/quickstart.sh [DIR] [--seed N] [--config.key=value ...]
 # Makes its own virtual environment (.venv, or $VENV). Writes DIR/summary.json and DIR/learning_curve.png.
 set -euo pipefail
+from="$PWD"
 cd "$(dirname "$0")/.."
 dir=""; seed=0; extra=()
 while [ $# -gt 0 ]; do
@@ -16,7 +17,11 @@ while [ $# -gt 0 ]; do
   esac
 done
 case "$seed" in ''|*[!0-9]*) echo "quickstart: --seed wants a whole number, found '$seed'" >&2; exit 2 ;; esac
-dir="${dir:-runs/quickstart-seed$seed}"
+case "$dir" in
+  '') dir="runs/quickstart-seed$seed" ;;
+  /*) ;;
+  *) dir="$from/$dir" ;;  # relative to where the command was given
+esac
 venv="${VENV:-.venv}"
 bash launch/install.sh "$venv" bfcl
 "$venv/bin/python" -m rlagents.train --config=experiments/quickstart/procedural.py --workdir="$dir" \

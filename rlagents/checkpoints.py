@@ -4,7 +4,8 @@ Orbax writes into a temporary directory and renames it when all is there; a dire
 Beside the state lies one JSON document: the data position, the config, and facts about the run.
 """
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ _managers = ocp.checkpoint_managers
 
 
 class CheckpointError(ValueError):
-    """There is no such checkpoint, or it holds another tree than the one asked for."""
+    """There is no such checkpoint, it cannot be read, or it holds another tree than the one asked for."""
 
 
 @dataclass(frozen=True)
@@ -93,22 +94,39 @@ class Checkpoints:
         """Read the checkpoint of ``step`` (the newest by default) straight into the shardings of ``abstract``.
 
         ``abstract`` is ``learner.abstract_state(..., shardings)``; its mesh need not be the one that saved. Raises
-        CheckpointError if there is none, or if its tree, shapes or dtypes are not those of ``abstract`` (the first
-        differences are named): nothing is ever cast, cut or left at its first value.
+        CheckpointError if there is none, if a part of it is missing or damaged, or if its tree, shapes or dtypes are
+        not those of ``abstract`` (the first differences are named): nothing is ever cast, cut or left at its first
+        value.
         """
         step = self._existing(step)
-        self._check_tree(abstract, step)
-        restored = self._manager.restore(
-            step,
-            args=ocp.args.Composite(state=ocp.args.StandardRestore(abstract), record=ocp.args.JsonRestore()),
-        )
-        return restored["state"], RunRecord(**restored["record"])
+        with self._reading(step):
+            self._check_tree(abstract, step)
+            restored = self._manager.restore(
+                step,
+                args=ocp.args.Composite(state=ocp.args.StandardRestore(abstract), record=ocp.args.JsonRestore()),
+            )
+            return restored["state"], RunRecord(**restored["record"])
 
     def record(self, step: int | None = None) -> RunRecord:
-        """Read where a run stood, without its arrays. Raises CheckpointError if there is no such checkpoint."""
+        """Read where a run stood, without its arrays. Raises CheckpointError as ``restore`` does."""
         step = self._existing(step)
-        restored = self._manager.restore(step, args=ocp.args.Composite(record=ocp.args.JsonRestore()))
-        return RunRecord(**restored["record"])
+        with self._reading(step):
+            restored = self._manager.restore(step, args=ocp.args.Composite(record=ocp.args.JsonRestore()))
+            return RunRecord(**restored["record"])
+
+    @contextlib.contextmanager
+    def _reading(self, step: int) -> Iterator[None]:
+        """Turn what Orbax raises for missing and damaged files, which is anything, into one line that names them."""
+        try:
+            yield
+        except (CheckpointError, MemoryError, jax.errors.JaxRuntimeError):
+            raise  # of the checkpoint, or of this machine: the files are not to blame
+        except Exception as error:
+            said = str(error).strip().partition("\n")[0].partition(" [tensorstore_spec=")[0]
+            raise CheckpointError(
+                f"the checkpoint of step {step} in {self.directory} cannot be read ({type(error).__name__}: {said}); "
+                f"delete {self.directory / str(step)} to go back to an earlier one"
+            ) from error
 
     def _existing(self, step: int | None) -> int:
         steps = self.steps()
@@ -121,6 +139,8 @@ class Checkpoints:
 
     def _check_tree(self, abstract: TrainState, step: int) -> None:
         metadata: Any = self._manager.item_metadata(step)["state"]
+        if metadata is None:
+            raise FileNotFoundError("the folder of its state holds no metadata")
         stored, wanted = _leaves(metadata.tree), _leaves(abstract)
         differences = [f"{name} is missing from the checkpoint" for name in wanted if name not in stored]
         differences += [f"{name} is in the checkpoint alone" for name in stored if name not in wanted]

@@ -29,7 +29,7 @@ def main(argv: list[str]) -> None:
         raise app.UsageError(f"unknown arguments {argv[1:]}; options begin with --")
     try:
         config, experiment, workdir = read_options()
-        machinery = assemble(config, experiment)
+        machinery = assemble(config, experiment, trains=False)
         try:
             params, step = trained_params(machinery, workdir, STEP.value)
             evaluation = machinery.evaluate(machinery.make_sampler(params))

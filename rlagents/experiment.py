@@ -28,6 +28,9 @@ from rlagents.rollouts.driver import MemberMessages, same_for_all
 from rlagents.rollouts.experts import Demonstrator
 from rlagents.types import Params
 
+MODULE_PREFIX = "rlagents_experiment_"
+"""Begins the name under which a config file is imported: nobody else can import it by that name."""
+
 Config = Any
 """An ``ml_collections.ConfigDict``; its leaves have no static types."""
 
@@ -73,10 +76,11 @@ class Experiment:
 def load_experiment(path: str | Path, config: Config) -> Experiment:
     """Run ``build(config)`` of the config file at ``path``.
 
-    Raises ``ValueError`` if the file has no ``build``; whatever ``build`` raises passes through.
+    Raises ``ValueError`` if the file has no ``build``, or if ``build`` asks for a key that the config does not have;
+    whatever else ``build`` raises passes through.
     """
     path = Path(path).resolve()
-    name = f"rlagents_experiment_{path.stem}"
+    name = f"{MODULE_PREFIX}{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ValueError(f"{path} is not a Python file; --config takes experiments/NAME.py[:argument].")
@@ -85,4 +89,22 @@ def load_experiment(path: str | Path, config: Config) -> Experiment:
     spec.loader.exec_module(module)
     if not hasattr(module, "build"):
         raise ValueError(f"{path} has no build(config); add one that returns an rlagents.experiment.Experiment.")
-    return module.build(config)
+    try:
+        return module.build(config)
+    except (AttributeError, KeyError) as error:
+        if not _raised_by_config(error):
+            raise
+        # ml_collections wraps a KeyError, whose text is a repr and may suggest another name in a second line.
+        said = str(error.args[0].args[0] if isinstance(error.args[0], KeyError) else error.args[0])
+        raise ValueError(
+            f"build(config) of {path} asks for {said.splitlines()[0]}, which the config does not have; add it in "
+            f"get_config(), which now has {', '.join(config)}."
+        ) from error
+
+
+def _raised_by_config(error: BaseException) -> bool:
+    """Whether a ConfigDict raised it, and no other object that ``build`` asked for something."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    return last is not None and last.tb_frame.f_globals["__name__"].startswith("ml_collections.")

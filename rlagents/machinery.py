@@ -1,6 +1,9 @@
 """From a config and an experiment to what both programs run on: mesh, weights, sampler, tool workers, passes."""
 
-from collections.abc import Callable, Sequence
+import dataclasses
+import pickle
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -8,9 +11,10 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
-from rlagents import models, sharding
+from rlagents import config_checks, models, sharding
+from rlagents.environments.base import Environment
 from rlagents.evaluation import Evaluation, evaluate
-from rlagents.experiment import Config, Experiment
+from rlagents.experiment import MODULE_PREFIX, Config, Experiment
 from rlagents.facts import Task
 from rlagents.learner import Passes, member_slices, whole_groups
 from rlagents.rollouts.driver import Rollout, StreamTask, rollout
@@ -127,11 +131,20 @@ class Machinery:
         self.pool.close()
 
 
-def assemble(config: Config, experiment: Experiment) -> Machinery:
-    """Check that mesh and model fit each other, and start the tool workers.
+def assemble(config: Config, experiment: Experiment, *, trains: bool = True) -> Machinery:
+    """Check that config, mesh, model and environment fit each other, and start the tool workers.
 
-    Raises ValueError for a mesh that the devices or the model do not fit.
+    A trajectory has as many turns as its limits and the environment both allow. ``trains`` is False for a program that
+    only evaluates: what training alone needs is then not checked.
+
+    Raises ValueError for a config that no run would get through (see ``config_checks``), a mesh that the devices or the
+    model do not fit, an environment that tool workers cannot load.
     """
+    config_checks.check_sections(config)
+    config_checks.check_counts(config)
+    config_checks.check_rule(config, trains=trains)
+    limits = _limits("limits", config.limits, experiment.environment)
+    evaluation_limits = _limits("evaluation.limits", config.evaluation.limits, experiment.environment)
     mesh = sharding.make_mesh(**config.mesh)
     decoder = experiment.decoder
     sharding.check_sizes(
@@ -144,12 +157,50 @@ def assemble(config: Config, experiment: Experiment) -> Machinery:
         },
         mesh,
     )
+    if trains:
+        config_checks.check_division(config, sharding.prompt_shards(mesh))
+        if config.rl.steps:
+            config_checks.check_buckets(config, limits)
+    config_checks.check_tasks(config, experiment, trains=trains)
     return Machinery(
         config=config,
         experiment=experiment,
         mesh=mesh,
         param_shardings=sharding.tree_shardings(models.logical_axes(decoder), abstract_params(decoder), mesh),
-        limits=Limits(**config.limits),
-        evaluation_limits=Limits(**config.evaluation.limits),
-        pool=ProcessPool(experiment.environment, **config.workers),
+        limits=limits,
+        evaluation_limits=evaluation_limits,
+        # Last: what is refused leaves no process behind.
+        pool=_tool_workers(experiment.environment, config.workers),
     )
+
+
+def _limits(name: str, section: Mapping[str, int], environment: Environment) -> Limits:
+    try:
+        limits = Limits(**section)
+        return dataclasses.replace(limits, max_turns=min(limits.max_turns, environment.max_turns))
+    except (ValueError, TypeError) as error:  # TypeError: a value that is no number
+        raise ValueError(f"{name}: {error}") from error
+
+
+def _tool_workers(environment: Environment, options: Mapping[str, Any]) -> Pool:
+    """Processes that hold the environment. Raises ValueError, in a line, where it cannot get there."""
+    kind = type(environment)
+    if kind.__module__.startswith(MODULE_PREFIX):
+        raise ValueError(
+            f"the environment's class {kind.__name__} is defined in the config file "
+            f"{sys.modules[kind.__module__].__file__}, which tool workers cannot import; move the class to an "
+            "importable module that does not import jax, and import it from there."
+        )
+    try:
+        pickle.dumps(environment)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise ValueError(
+            f"the environment {kind.__name__} cannot be pickled for the tool workers ({error}); what it holds has to "
+            "be data, and functions and classes of importable modules."
+        ) from error
+    try:
+        return ProcessPool(environment, **options)
+    except RuntimeError as error:
+        # The worker's traceback: its first line says what could not be done, its last line why.
+        first, *others = str(error).strip().splitlines()
+        raise ValueError(" ".join([first, *others[-1:]])) from error

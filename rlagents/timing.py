@@ -35,9 +35,20 @@ class PhaseTimer:
     (``jax.block_until_ready``).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, start: float | None = None) -> None:
+        """Begin at ``start`` (of ``time.perf_counter``), or now."""
+        self._start, self._earlier = time.perf_counter() if start is None else start, 0.0
         self._seconds: dict[str, float] = {}
         self._total: dict[str, float] = {}
+
+    @property
+    def elapsed_seconds(self) -> float:
+        """Seconds since the start, those before a resume included."""
+        return self._earlier + time.perf_counter() - self._start
+
+    def resume(self, elapsed_seconds: float) -> None:
+        """Count what earlier processes had worked until the checkpoint; what was done after it is done again."""
+        self._earlier = elapsed_seconds
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:

@@ -17,7 +17,7 @@ import numpy as np
 from absl import app, flags, logging
 
 from rlagents import learner, models
-from rlagents.checkpoints import Checkpoints, RunRecord
+from rlagents.checkpoints import CheckpointError, Checkpoints, RunRecord
 from rlagents.command_line import parse_flags, read_options
 from rlagents.data.prefetch import prefetched
 from rlagents.machinery import Machinery, assemble
@@ -47,10 +47,22 @@ def main(argv: list[str]) -> None:
         except (ValueError, FileNotFoundError, ModuleNotFoundError) as error:
             print(f"rlagents.train: {error}", file=sys.stderr)
             sys.exit(2)
-        reinforce(machinery, workdir, warm_up(machinery, workdir))
+        try:
+            train(machinery, workdir, PhaseTimer(_START))
+        except CheckpointError as error:
+            print(f"rlagents.train: {error}", file=sys.stderr)
+            sys.exit(2)
 
 
-def warm_up(machinery: Machinery, workdir: Path) -> Params:
+def train(machinery: Machinery, workdir: Path, timer: PhaseTimer) -> None:
+    """Both phases, each from where it stood."""
+    with timer.phase("warm-up"):
+        params = warm_up(machinery, workdir, timer)
+    timer.take()  # No step of the reinforced phase has this on its account.
+    reinforce(machinery, workdir, params, timer)
+
+
+def warm_up(machinery: Machinery, workdir: Path, timer: PhaseTimer) -> Params:
     """Maximum likelihood on demonstrations; returns the weights. Goes on from, and ends with, a checkpoint."""
     config, experiment = machinery.config, machinery.experiment
     params, steps = machinery.make_params(), config.supervised.steps
@@ -62,7 +74,8 @@ def warm_up(machinery: Machinery, workdir: Path) -> Params:
     with Checkpoints(workdir / "warm_up", keep_last=1) as checkpoints:
         first = checkpoints.latest_step() or 0
         if first:
-            state, _ = checkpoints.restore(learner.abstract_state(params, optimizer, (), shardings))
+            state, stored = checkpoints.restore(learner.abstract_state(params, optimizer, (), shardings))
+            timer.resume(stored.run["elapsed_seconds"])
         if first == steps:
             return state.params
         step_once = make_step(machinery, optimizer, shardings)
@@ -84,11 +97,12 @@ def warm_up(machinery: Machinery, workdir: Path) -> Params:
                 write(late.put((step, report)))
                 if (step + 1) % config.checkpoint.every_steps == 0 or step + 1 == steps:
                     write(late.last())  # what a checkpoint has behind it is written down
-                    checkpoints.save(step + 1, state, RunRecord(position={"batches": step + 1}))
+                    run = {"elapsed_seconds": timer.elapsed_seconds}
+                    checkpoints.save(step + 1, state, RunRecord(position={"batches": step + 1}, run=run))
     return state.params
 
 
-def reinforce(machinery: Machinery, workdir: Path, params: Params) -> None:
+def reinforce(machinery: Machinery, workdir: Path, params: Params, timer: PhaseTimer) -> None:
     """Rollout, credit, update, again and again from ``params``; evaluates before, in between and after."""
     config, experiment, options = machinery.config, machinery.experiment, machinery.config.rl
     method, optimizer = experiment.method, experiment.optimizer
@@ -114,17 +128,17 @@ def reinforce(machinery: Machinery, workdir: Path, params: Params) -> None:
         if first:
             state, stored = checkpoints.restore(learner.abstract_state(params, optimizer, method.init(), shardings))
             position = stored.position["prompts"]
+            timer.resume(stored.run["elapsed_seconds"])
             print(f"going on after step {first}", flush=True)
         metrics = stack.enter_context(MetricsWriter(workdir / "metrics.jsonl", first_step=first))
         evaluations = stack.enter_context(MetricsWriter(workdir / "evaluations.jsonl", first_step=first + bool(first)))
         bar = stack.enter_context(contextlib.closing(progress(options.steps, sys.stdout, first_step=first)))
-        stream, sampler, timer = experiment.train_stream(position), machinery.make_sampler(state.params), PhaseTimer()
+        stream, sampler = experiment.train_stream(position), machinery.make_sampler(state.params)
 
         def evaluate(step: int) -> None:
             with timer.phase("evaluation"):
                 evaluation = machinery.evaluate(sampler)
-            since_start = time.perf_counter() - _START
-            evaluations.write(step, evaluation.values() | {"seconds_since_start": since_start})
+            evaluations.write(step, evaluation.values() | {"seconds_since_start": timer.elapsed_seconds})
             write_conversations(workdir / "conversations" / f"held-out-{step:06d}.jsonl", evaluation.groups)
             print(f"held-out success after {step} steps: {evaluation}", flush=True)
 
@@ -162,7 +176,9 @@ def reinforce(machinery: Machinery, workdir: Path, params: Params) -> None:
                 evaluate(done)
             if last or done % config.checkpoint.every_steps == 0:
                 with timer.phase("checkpoint"):
-                    checkpoints.save(done, state, RunRecord({"prompts": stream.position}, config=config.to_dict()))
+                    run = {"elapsed_seconds": timer.elapsed_seconds}
+                    record = RunRecord({"prompts": stream.position}, config=config.to_dict(), run=run)
+                    checkpoints.save(done, state, record)
         print(f"what each phase cost, compilation included:\n{timer.table()}", flush=True)
 
 

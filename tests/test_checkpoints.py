@@ -2,6 +2,8 @@
 
 import dataclasses
 import functools
+import os
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -160,3 +162,34 @@ def test_another_tree_is_refused(tmp_path):
         more_shardings = state_shardings(more, ADAMW, METHOD_STATE, axes, shardings.step.mesh)
         with pytest.raises(CheckpointError, match="params/bias is missing from the checkpoint"):
             checkpoints.restore(target(more_shardings, params=more))
+
+
+def _damage(how, folder):
+    if how == "no state":
+        shutil.rmtree(folder / "state")
+    elif how == "no metadata of the state":
+        (folder / "state" / "_METADATA").unlink()
+    elif how == "a record cut short":
+        os.truncate(folder / "record" / "metadata", 10)
+    else:
+        largest = max((folder / "state" / "d").iterdir(), key=lambda file: file.stat().st_size)
+        os.truncate(largest, largest.stat().st_size // 2)
+
+
+@pytest.mark.parametrize("how", ["no state", "no metadata of the state", "a record cut short", "data cut short"])
+def test_a_damaged_checkpoint_is_named_in_a_line_and_the_one_before_is_left(how, tmp_path):
+    _, shardings = step_and_shardings()
+    with Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(1, new_state(shardings), RunRecord({}))
+        checkpoints.save(2, new_state(shardings, 1), RunRecord({}))
+    _damage(how, tmp_path / "2")
+    with Checkpoints(tmp_path) as checkpoints:
+        with pytest.raises(
+            CheckpointError, match=r"checkpoint of step 2 in .* cannot be read .*; delete .*/2 "
+        ) as caught:
+            checkpoints.restore(target(shardings))
+        assert "\n" not in str(caught.value)
+        assert caught.value.__cause__ is not None
+    shutil.rmtree(tmp_path / "2")
+    with Checkpoints(tmp_path) as checkpoints:
+        assert bits(checkpoints.restore(target(shardings))[0]) == bits(new_state(shardings))

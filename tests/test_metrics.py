@@ -98,6 +98,14 @@ def test_phases_add_up_and_start_again():
     assert PhaseTimer().table() == ""
 
 
+def test_the_time_of_earlier_processes_counts_once():
+    timer = PhaseTimer(time.perf_counter() - 5.0)
+    assert 5.0 <= timer.elapsed_seconds < 65.0
+    timer.resume(100.0)  # after the warm-up
+    timer.resume(200.0)  # after the newest checkpoint, whose time has the warm-up in it
+    assert 205.0 <= timer.elapsed_seconds < 265.0
+
+
 def test_plain_lines_when_piped():
     stream = io.StringIO()
     shown = progress(40, stream, first_step=30)

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import jax
@@ -13,11 +14,14 @@ import pytest
 
 from experiments.quickstart import procedural, summarize
 from rlagents import evaluate, train
-from rlagents.machinery import assemble
+from rlagents.checkpoints import Checkpoints
+from rlagents.machinery import Machinery, assemble
 from rlagents.metrics import read_metrics
+from rlagents.timing import PhaseTimer
 from rlagents.types import Kind
 from rlagents.workdir import claim_workdir
 from tests.rewarding import RewardedByLength
+from tests.sampling.test_compilations import compilations
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG_FILE = "experiments/quickstart/procedural.py"
@@ -75,7 +79,7 @@ def running(config):
 def run(config, workdir):
     claim_workdir(workdir, config)
     with running(config) as machinery:
-        train.reinforce(machinery, workdir, train.warm_up(machinery, workdir))
+        train.train(machinery, workdir, PhaseTimer())
 
 
 def final_params(config, workdir):
@@ -90,9 +94,38 @@ class Stop(Exception):  # noqa: N818  not an error: the run is taken away
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
+    """A run from beginning to end, and how many programs had been compiled as each GRPO step began."""
     workdir = tmp_path_factory.mktemp("whole") / "run"
-    run(small_config(), workdir)
+    with compilations() as compiled, pytest.MonkeyPatch.context() as patch:
+        original, counts = Machinery.roll_out, []
+
+        def roll_out(*arguments):
+            counts.append(len(compiled))
+            return original(*arguments)
+
+        patch.setattr(Machinery, "roll_out", roll_out)
+        run(small_config(), workdir)
+        counts.append(len(compiled))
+    (workdir / "compiled.json").write_text(json.dumps(counts))
     return workdir
+
+
+def test_nothing_compiles_after_the_first_step(whole):
+    """Sampler, passes, credit, update, publication: whatever the lengths, one program each."""
+    before_first, after_first, *later = json.loads((whole / "compiled.json").read_text())
+    assert before_first < after_first
+    assert set(later[:-1]) == {after_first}
+
+
+def test_the_learner_s_log_probs_are_those_that_the_sampler_recorded(whole):
+    """In the first update of each step, so the weights that sampled are those that learn, and so is the temperature."""
+    config = small_config()
+    config.rl.epochs = 1
+    with tempfile.TemporaryDirectory() as folder:
+        run(config, Path(folder) / "run")
+        rows = read_metrics(Path(folder) / "run" / "metrics.jsonl")
+    assert [row["updates_applied"] for row in rows] == [1, 1, 1, 1]
+    assert max(row["rollout_gap"] for row in rows) < 1e-4
 
 
 def test_a_run_leaves_a_line_a_step_evaluations_conversations_and_a_summary(whole, capsys):
@@ -128,7 +161,13 @@ def test_a_run_taken_away_and_started_again_is_the_run_never_interrupted(whole, 
         patch.setattr(owner, name, give_up)
         with pytest.raises(Stop):
             run(config, workdir)
-    run(config, workdir)
+    with Checkpoints(workdir / ("warm_up" if phase == "warm-up" else "checkpoints")) as checkpoints:
+        worked = checkpoints.record().run["elapsed_seconds"]
+    with monkeypatch.context() as patch:
+        resumed = []
+        patch.setattr(PhaseTimer, "resume", lambda timer, seconds: resumed.append(seconds))
+        run(config, workdir)
+    assert resumed[-1] == worked > 0
     params, step = final_params(config, workdir)
     wanted, _ = final_params(config, whole)
     assert step == 4

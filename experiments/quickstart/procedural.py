@@ -141,7 +141,7 @@ def optimizer(
     *, steps: int, learning_rate: float, final_fraction: float, warm_up_updates: int, **_
 ) -> learner.Optimizer:
     """AdamW whose rate falls by a cosine: the noise of small batches averages out towards the end."""
-    decay = optax.cosine_decay_schedule(learning_rate, steps, alpha=final_fraction)
+    decay = optax.cosine_decay_schedule(learning_rate, max(steps, 1), alpha=final_fraction)
     return learner.make_optimizer(learner.warm_up(decay, warm_up_updates))
 
 
@@ -158,7 +158,8 @@ def supervised_optimizer(
     """Muon (Jordan et al., 2024) for matrices, Adam for the rest: copying is learned in fewer traces than with Adam."""
 
     def schedule(rate: float) -> optax.Schedule:
-        return learner.warm_up(optax.cosine_decay_schedule(rate, steps, alpha=final_fraction), warm_up_updates)
+        decay = optax.cosine_decay_schedule(rate, max(steps, 1), alpha=final_fraction)  # 0 steps: no warm-up
+        return learner.warm_up(decay, warm_up_updates)
 
     muon = optax.contrib.muon(
         schedule(learning_rate),

@@ -75,7 +75,7 @@ def _levels(levels: list[int]) -> str:
 
 
 def show_conversation(path: Path) -> None:
-    """The last solved conversation with several user turns, or simply the last one."""
+    """The longest solved conversation, or simply the longest one."""
     conversations = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
     solved = [conversation for conversation in conversations if conversation["reward"] == 1.0]
     chosen = max(solved or conversations, key=lambda conversation: len(conversation["messages"]))

@@ -87,9 +87,21 @@ PlainCredit = Callable[[Credit, LogProbs, Rewards, Masks], tuple[Credit, Metrics
 PlainLoss = Callable[[LogProbs, Credit, Masks], tuple[Float[Array, "p g t"], Metrics]]
 
 
-def _stateless_credit(function: PlainCredit) -> CreditHalf:
+def parts(stage: str, half: str, answer: Any, names: tuple[str, ...]) -> tuple[Any, ...]:
+    """What a half returned, or a :class:`MethodError` naming stage and half if it is not a tuple of these parts."""
+    if not isinstance(answer, tuple) or len(answer) != len(names):
+        found = f"a tuple of {len(answer)}" if isinstance(answer, tuple) else f"a {type(answer).__name__}"
+        raise MethodError(
+            f"the {half} half of stage '{stage}' returned {found}; expected ({', '.join(names)}): metrics may be {{}},"
+            " but must be there."
+        )
+    return answer
+
+
+def _stateless_credit(name: str, function: PlainCredit) -> CreditHalf:
     def credit(state, credit, logprobs, rewards, masks):
-        credit, metrics = function(credit, logprobs, rewards, masks)
+        answer = function(credit, logprobs, rewards, masks)
+        credit, metrics = parts(name, "credit", answer, ("credit", "metrics"))
         return credit, state, metrics
 
     return credit
@@ -101,22 +113,22 @@ def _stateless_loss(function: PlainLoss) -> LossHalf:
 
 def filter_stage(name: str, credit: PlainCredit, needs: frozenset[str] | set[str] = frozenset()) -> Transform:
     """A stage without memory that lowers ``valid`` or ``mask``. See :class:`Role` for where it stands."""
-    return Transform(name, Role.FILTER, frozenset(needs), credit=_stateless_credit(credit))
+    return Transform(name, Role.FILTER, frozenset(needs), credit=_stateless_credit(name, credit))
 
 
 def reward_stage(name: str, credit: PlainCredit, needs: frozenset[str] | set[str] = frozenset()) -> Transform:
     """A stage without memory that shapes ``rewards``."""
-    return Transform(name, Role.REWARD, frozenset(needs), credit=_stateless_credit(credit))
+    return Transform(name, Role.REWARD, frozenset(needs), credit=_stateless_credit(name, credit))
 
 
 def estimator(name: str, credit: PlainCredit, needs: frozenset[str] | set[str] = frozenset()) -> Transform:
     """A stage without memory that writes ``advantages``."""
-    return Transform(name, Role.ESTIMATOR, frozenset(needs), credit=_stateless_credit(credit))
+    return Transform(name, Role.ESTIMATOR, frozenset(needs), credit=_stateless_credit(name, credit))
 
 
 def reshaper(name: str, credit: PlainCredit, needs: frozenset[str] | set[str] = frozenset()) -> Transform:
     """A stage without memory that maps ``advantages`` to ``advantages``."""
-    return Transform(name, Role.RESHAPER, frozenset(needs), credit=_stateless_credit(credit))
+    return Transform(name, Role.RESHAPER, frozenset(needs), credit=_stateless_credit(name, credit))
 
 
 def surrogate(name: str, loss: PlainLoss, needs: frozenset[str] | set[str] = frozenset()) -> Transform:

@@ -1,12 +1,14 @@
-"""Refusals, while Python builds or traces a method: orders that make no sense, arrays that do not fit together."""
+"""Refusals, while Python builds or traces a method: orders that make no sense, arrays and answers that do not fit."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
-from rlagents.methods.base import MethodError, Role, Transform
-from rlagents.types import Credit, LogProbs, Masks, Rewards
+from rlagents.methods.base import MethodError, Role, State, Transform, parts
+from rlagents.methods.reductions import constant, sequence_mean, token_mean
+from rlagents.types import Credit, LogProbs, Masks, Mean, Metrics, Rewards
 
 _ORDER = "the order: filters and reward shapers, one estimator, reshapers; surrogate and penalties anywhere"
 
@@ -54,6 +56,19 @@ def _names(stages: Sequence[Transform]) -> str:
     return "chain(" + ", ".join(stage.name for stage in stages) + ")"
 
 
+def check_reduction(reduction: Any) -> None:
+    """Raise :class:`MethodError` for what is no reduction, or is the constructor of one."""
+    if not callable(reduction):
+        raise MethodError(
+            f"the reduction is {reduction!r}; expected a function from a mask [p g t] to weights [p g t]: give"
+            " token_mean(), sequence_mean() or constant(length)."
+        )
+    if reduction in (token_mean, sequence_mean, constant):
+        name = reduction.__name__
+        call = "constant(length)" if reduction is constant else f"{name}()"
+        raise MethodError(f"the reduction is the constructor {name} itself, not what it makes: call it, {call}.")
+
+
 def check_fit(logprobs: LogProbs, masks: Masks, rewards: Rewards | None = None, credit: Credit | None = None) -> None:
     """Raise :class:`MethodError` where arrays do not share ``[p g]``, ``[p g s]`` or ``[p g t]``.
 
@@ -89,4 +104,55 @@ def _expect(letters: str, shape: tuple[int, ...], arrays: Mapping[str, Any]) -> 
             raise MethodError(
                 f"{name} has shape {jnp.shape(array)}; beside Masks.kind it must be {letters} = {shape}: slice and pad"
                 " them together, and keep every group whole on axis g."
+            )
+
+
+def credit_answer(stage: str, answer: Any, masks: Masks) -> tuple[Credit, State, Metrics]:
+    """What a credit half returned, or a :class:`MethodError` naming the stage if it is not what a chain can use."""
+    credit, state, metrics = parts(stage, "credit", answer, ("credit", "state", "metrics"))
+    if not isinstance(credit, Credit):
+        raise MethodError(
+            f"the credit half of stage '{stage}' returned a {type(credit).__name__} as credit; expected a Credit:"
+            " dataclasses.replace(credit, ...) changes the one that it was given."
+        )
+    tokens, members = masks.kind.shape, masks.kind.shape[:2]
+    shapes = {"rewards": members, "valid": members, "mask": tokens}
+    if credit.advantages is not None:
+        shapes["advantages"] = tokens
+    for field, shape in shapes.items():
+        _answer_shape(stage, "credit", field, getattr(credit, field), shape)
+    _answer_metrics(stage, "credit", metrics)
+    return credit, state, metrics
+
+
+def loss_answer(stage: str, answer: Any, masks: Masks) -> tuple[Float[Array, "p g t"], Metrics]:
+    """What a loss half returned, or a :class:`MethodError` naming the stage if it is not what a chain can use."""
+    term, metrics = parts(stage, "loss", answer, ("term", "metrics"))
+    _answer_shape(stage, "loss", "term", term, masks.kind.shape)
+    _answer_metrics(stage, "loss", metrics)
+    return term, metrics
+
+
+def _answer_shape(stage: str, half: str, what: str, value: Any, shape: tuple[int, ...]) -> None:
+    found = getattr(value, "shape", None)
+    if found != shape:
+        described = f"a {type(value).__name__}" if found is None else f"shape {found}"
+        letters = "[p g t]" if len(shape) == 3 else "[p g]"
+        raise MethodError(
+            f"the {half} half of stage '{stage}' returned {what} of {described}; expected {letters} = {shape}: one"
+            f" number a {'token' if len(shape) == 3 else 'member'}, not summed and not left to broadcast."
+        )
+
+
+def _answer_metrics(stage: str, half: str, metrics: Any) -> None:
+    if not isinstance(metrics, Mapping):
+        raise MethodError(
+            f"the {half} half of stage '{stage}' returned metrics of type {type(metrics).__name__}; expected a dict"
+            " from names to Mean: {} where there are none."
+        )
+    for name, value in metrics.items():
+        if not isinstance(value, Mean):
+            raise MethodError(
+                f"the {half} half of stage '{stage}' returned the metric {name!r} of type {type(value).__name__};"
+                " expected a Mean, which adds across micro-batches: Mean.of(values, where)."
             )

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from rlagents.methods.base import MethodError, State, Transform
+from rlagents.methods.checks import credit_answer, loss_answer
 from rlagents.types import Credit, LogProbs, Masks, Metrics, Rewards
 
 Where = Callable[[Masks], Bool[Array, "p g"] | Bool[Array, "p g t"]]
@@ -55,7 +56,8 @@ class Chain:
         states = []
         for stage, memory in zip(self.stages, state, strict=True):
             if stage.credit is not None:
-                credit, memory, more = stage.credit(memory, credit, logprobs, rewards, masks)
+                answer = stage.credit(memory, credit, logprobs, rewards, masks)
+                credit, memory, more = credit_answer(stage.name, answer, masks)
                 metrics = merge(metrics, more, stage.name)
             states.append(memory)
         return credit, tuple(states), metrics
@@ -73,7 +75,7 @@ class Chain:
         for stage, memory in zip(self.stages, state, strict=True):
             term = None
             if stage.loss is not None:
-                term, more = stage.loss(memory, logprobs, credit, masks)
+                term, more = loss_answer(stage.name, stage.loss(memory, logprobs, credit, masks), masks)
                 metrics = merge(metrics, more, stage.name)
             terms.append(term)
         return tuple(terms), metrics
@@ -100,9 +102,10 @@ def named_chain(*parts: tuple[str, Transform | Chain]) -> Chain:
 
 
 def _named(name: str, stage: Transform) -> Transform:
-    def prefix(half: Callable[..., Any]) -> Callable[..., Any]:
+    def prefix(half: Callable[..., Any], checked: Callable[..., Any]) -> Callable[..., Any]:
         def prefixed(*arguments):
-            *rest, metrics = half(*arguments)
+            *_, masks = arguments
+            *rest, metrics = checked(f"{name}/{stage.name}", half(*arguments), masks)
             return *rest, {f"{name}/{key}": value for key, value in metrics.items()}
 
         return prefixed
@@ -110,8 +113,8 @@ def _named(name: str, stage: Transform) -> Transform:
     return replace(
         stage,
         name=f"{name}/{stage.name}",
-        credit=prefix(stage.credit) if stage.credit else None,
-        loss=prefix(stage.loss) if stage.loss else None,
+        credit=prefix(stage.credit, credit_answer) if stage.credit else None,
+        loss=prefix(stage.loss, loss_answer) if stage.loss else None,
     )
 
 
@@ -134,14 +137,16 @@ def _masked(stage: Transform, where: Where) -> Transform:
 
     def credit_half(half):
         def credit(state, before, logprobs, rewards, masks):
-            after, state, metrics = half(state, before, logprobs, rewards, masks)
+            answer = half(state, before, logprobs, rewards, masks)
+            after, state, metrics = credit_answer(stage.name, answer, masks)
             return _select(stage.name, where(masks), masks, after, before), state, metrics
 
         return credit
 
     def loss_half(half):
         def loss(state, logprobs, credit, masks):
-            term, metrics = half(state, logprobs, lowered(credit, masks), masks)
+            answer = half(state, logprobs, lowered(credit, masks), masks)
+            term, metrics = loss_answer(stage.name, answer, masks)
             return jnp.where(_over_tokens(where(masks), masks), term, 0), metrics
 
         return loss

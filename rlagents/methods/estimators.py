@@ -17,7 +17,8 @@ def group_advantage(*, ddof: int, epsilon: float) -> Transform:
     CalibAdv, arXiv 2604.18235). GRPO: DeepSeekMath, arXiv 2402.03300, section 4.1.2.
 
     A group whose rewards are equal (one valid member, or a std of at most ``RELATIVE_FLOOR`` of the largest ``|R|``,
-    see :func:`rlagents.numerics.masked_std`) has nothing to compare: its advantages are exactly 0.
+    see :func:`rlagents.numerics.masked_std`) has nothing to compare: its advantages are exactly 0. A valid member's
+    reward that is NaN or infinite makes its whole group's NaN.
 
     Reads ``rewards``, ``valid``, ``mask``; writes ``advantages``; no gradient; row-separable over ``p``. Metrics:
     ``reward_mean`` over valid members; over groups with a valid member, ``reward_std`` (mean), ``zero_variance_groups``
@@ -27,14 +28,16 @@ def group_advantage(*, ddof: int, epsilon: float) -> Transform:
     """
     if ddof not in (0, 1):
         raise ValueError(f"group_advantage(ddof={ddof}): expected 0 (population) or 1 (sample).")
-    if epsilon < 0:
+    if not epsilon >= 0:
         raise ValueError(f"group_advantage(epsilon={epsilon}): expected 0 or more, in units of reward.")
 
     def credit(credit, logprobs, rewards, masks):
         valid = credit.valid
         better = masked_center(credit.rewards, valid, axis=-1)
-        std = masked_std(credit.rewards, valid, axis=-1, ddof=ddof, keepdims=True)
-        advantages = jnp.where(std > 0, safe_divide(better, std + epsilon), 0)
+        # masked_std reads NaN as no variance; a reward that is no number must reach the learner's guard, not vanish.
+        finite = jnp.all(jnp.isfinite(better), axis=-1, keepdims=True)
+        std = jnp.where(finite, masked_std(credit.rewards, valid, axis=-1, ddof=ddof, keepdims=True), jnp.nan)
+        advantages = jnp.where(std == 0, 0, safe_divide(better, std + epsilon))
         groups = jnp.any(valid, axis=-1)
         best = jnp.max(jnp.where(valid, advantages, -jnp.inf), axis=-1)
         worst = jnp.min(jnp.where(valid, advantages, jnp.inf), axis=-1)

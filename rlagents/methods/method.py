@@ -7,7 +7,7 @@ from jaxtyping import Array, Float
 
 from rlagents.methods import border
 from rlagents.methods.base import State, Transform
-from rlagents.methods.checks import check_fit, check_order
+from rlagents.methods.checks import check_fit, check_order, check_reduction
 from rlagents.methods.compose import Chain, chain, merge
 from rlagents.methods.reductions import Reduction
 from rlagents.types import Credit, LogProbs, Masks, Mean, Metrics, Rewards, pytree
@@ -26,7 +26,7 @@ class Method:
     """``loss = sum over tokens of measure * term``, summed over the terms of all stages.
 
     Hashable, so a jitted function may take it as a static argument. Raises :class:`MethodError` when the stages make no
-    method (:func:`rlagents.methods.checks.check_order`).
+    method (:func:`rlagents.methods.checks.check_order`) or the reduction is none.
 
     Three sizes: ``credit`` runs once per rollout batch on whole groups, ``measures`` once per update batch (the prompts
     of one optimizer step), ``loss`` on any slice of it along ``p`` or ``g``. Losses and gradients of the slices add up
@@ -41,6 +41,7 @@ class Method:
 
     def __post_init__(self):
         check_order(self.transform.stages)
+        check_reduction(self.reduction)
 
     @property
     def needs(self) -> frozenset[str]:

@@ -24,7 +24,7 @@ def kl_penalty_k3(coefficient: float) -> Transform | Chain:
     Reads ``policy``, ``reference``; needs ``reference``. Metric: ``kl``, the mean of k3 without coefficient over
     trained tokens. ``kl_penalty_k3(0)`` is ``identity()`` and asks for no reference. Raises ValueError below 0.
     """
-    if coefficient < 0:
+    if not coefficient >= 0:
         raise ValueError(f"kl_penalty_k3(coefficient={coefficient}): expected 0 (no penalty) or more, such as 0.04.")
     if coefficient == 0:
         return identity()

@@ -46,6 +46,9 @@ def gelu_tanh(x: jax.Array) -> jax.Array:
     return jax.nn.gelu(x, approximate=True)
 
 
+_SIZES = ("vocab_size", "embed_dim", "mlp_dim", "num_layers", "num_heads", "num_kv_heads", "head_dim", "max_positions")
+
+
 @dataclasses.dataclass(frozen=True)
 class DecoderConfig:
     """A decoder-only transformer with grouped-query attention. Hashable, so it may be a static argument.
@@ -87,6 +90,10 @@ class DecoderConfig:
     compute_dtype: Any = jnp.float32
 
     def __post_init__(self):
+        for name in _SIZES:
+            size = getattr(self, name)
+            if isinstance(size, bool) or not isinstance(size, int | np.integer) or size <= 0:
+                raise ValueError(f"DecoderConfig({name}={size!r}): expected a positive integer.")
         if self.num_heads % self.num_kv_heads:
             raise ValueError(
                 f"num_heads={self.num_heads} is no multiple of num_kv_heads={self.num_kv_heads}; "
@@ -100,6 +107,8 @@ class DecoderConfig:
                 f"sliding_layers has {len(self.sliding_layers)} entries, expected {expected} "
                 f"(num_layers={self.num_layers}, sliding_window={self.sliding_window})."
             )
+        if self.sliding_window is not None and self.sliding_window <= 0:
+            raise ValueError(f"sliding_window={self.sliding_window}: expected a positive number of tokens, or None.")
         if self.sliding_rope_theta is not None and self.sliding_window is None:
             raise ValueError("sliding_rope_theta is given but sliding_window is None; no layer would use it.")
 

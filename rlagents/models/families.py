@@ -26,7 +26,8 @@ class Family:
 def read_config(contents: Json, where: str, dtype: Any) -> DecoderConfig:
     """``DecoderConfig`` of a ``config.json``; weights and computation in ``dtype``.
 
-    Raises ValueError for an unsupported ``model_type`` or feature, and for a missing key; ``where`` names the file.
+    Raises ValueError for an unsupported ``model_type`` or feature, a missing key, and a size or number that is none;
+    ``where`` names the file.
     """
     file = ConfigFile(contents, where)
     model_type = file["model_type"]
@@ -36,16 +37,16 @@ def read_config(contents: Json, where: str, dtype: Any) -> DecoderConfig:
         raise ValueError(f"{where}: model_type {model_type!r} is not supported; supported are {names}.")
     if "quantization_config" in contents:
         raise ValueError(f"{where} describes quantized weights; save them dequantized (bfloat16, say) first.")
-    heads = file["num_attention_heads"]
+    heads = file.size("num_attention_heads")
     return DecoderConfig(
-        vocab_size=file["vocab_size"],
-        embed_dim=file["hidden_size"],
-        mlp_dim=file["intermediate_size"],
-        num_layers=file["num_hidden_layers"],
+        vocab_size=file.size("vocab_size"),
+        embed_dim=file.size("hidden_size"),
+        mlp_dim=file.size("intermediate_size"),
+        num_layers=file.size("num_hidden_layers"),
         num_heads=heads,
-        num_kv_heads=file.otherwise("num_key_value_heads", heads),
-        rms_epsilon=file.otherwise("rms_norm_eps", 1e-6),
-        max_positions=file["max_position_embeddings"],
+        num_kv_heads=file.size("num_key_value_heads", heads),
+        rms_epsilon=file.number("rms_norm_eps", 1e-6),
+        max_positions=file.size("max_position_embeddings"),
         param_dtype=dtype,
         compute_dtype=dtype,
         **family.read(file),
@@ -85,21 +86,22 @@ def write_config(config: DecoderConfig) -> Json:
 
 def _rope(file: ConfigFile, parameters: Json) -> Json:
     """Rotary base and scaling of the full-attention layers."""
-    kind = parameters.get("rope_type", parameters.get("type", "default"))
+    rope = ConfigFile(parameters, f"{file.where}: rope parameters")
+    kind = rope.otherwise("rope_type", rope.otherwise("type", "default"))
     scaling = None
     if kind == "llama3":
         scaling = Llama3Scaling(
-            parameters["factor"],
-            parameters["low_freq_factor"],
-            parameters["high_freq_factor"],
-            parameters["original_max_position_embeddings"],
+            rope.number("factor"),
+            rope.number("low_freq_factor"),
+            rope.number("high_freq_factor"),
+            rope.size("original_max_position_embeddings"),
         )
     elif kind == "linear":
-        scaling = LinearScaling(parameters["factor"])
+        scaling = LinearScaling(rope.number("factor"))
     elif kind != "default":
         raise ValueError(f"{file.where}: rope_type {kind!r} is not supported; supported are default, linear, llama3.")
     file.refuse_unless("partial_rotary_factor", 1.0)
-    theta = parameters.get("rope_theta", file.otherwise("rope_theta", 10_000.0))
+    theta = rope.number("rope_theta", file.number("rope_theta", 10_000.0))
     return {"rope_theta": float(theta), "rope_scaling": scaling}
 
 
@@ -134,7 +136,9 @@ def _layer_types(config: DecoderConfig) -> list[str]:
 
 
 def _head_dim(file: ConfigFile) -> int:
-    return file.otherwise("head_dim", file["hidden_size"] // file["num_attention_heads"])
+    if file.otherwise("head_dim", None) is None:
+        return file.size("hidden_size") // file.size("num_attention_heads")
+    return file.size("head_dim")
 
 
 def _read_llama(file: ConfigFile) -> Json:
@@ -155,8 +159,8 @@ def _write_llama(config: DecoderConfig) -> Json:
 def _read_qwen(file: ConfigFile) -> Json:
     file.refuse_unless("attention_bias", False)
     file.refuse_unless("hidden_act", "silu")
-    window = file["sliding_window"] if file.otherwise("use_sliding_window", False) else None
-    layers = range(file["num_hidden_layers"])
+    window = file.size("sliding_window") if file.otherwise("use_sliding_window", False) else None
+    layers = range(file.size("num_hidden_layers"))
     by_index = [layer >= file.otherwise("max_window_layers", 28) for layer in layers]
     types = file.otherwise("layer_types", None)
     return {
@@ -190,8 +194,8 @@ def _read_gemma3(file: ConfigFile) -> Json:
     file.refuse_unless("use_bidirectional_attention", False)
     for key in ("final_logit_softcapping", "attn_logit_softcapping"):
         file.refuse_unless(key, None)
-    layers = range(file["num_hidden_layers"])
-    pattern = file.otherwise("sliding_window_pattern", 6)
+    layers = range(file.size("num_hidden_layers"))
+    pattern = file.size("sliding_window_pattern", 6)
     by_index = [(layer + 1) % pattern != 0 for layer in layers]
     types = file.otherwise("layer_types", None)
     sliding = _sliding(
@@ -201,18 +205,19 @@ def _read_gemma3(file: ConfigFile) -> Json:
     full = both.get("full_attention", file.otherwise("rope_scaling", {}))
     local = both.get("sliding_attention", {})
     if sliding:
-        sliding["sliding_rope_theta"] = float(local.get("rope_theta", file.otherwise("rope_local_base_freq", 10_000.0)))
+        rope = ConfigFile(local, f"{file.where}: rope parameters of sliding_attention")
+        sliding["sliding_rope_theta"] = float(rope.number("rope_theta", file.number("rope_local_base_freq", 10_000.0)))
     return {
-        "head_dim": file["head_dim"],
+        "head_dim": file.size("head_dim"),
         "tie_embeddings": file.otherwise("tie_word_embeddings", True),
         "qk_norm": True,
         "post_norms": True,
         "norm_offset": 1.0,
         "activation": gelu_tanh,
-        "embedding_scale": math.sqrt(file["hidden_size"]),
-        "query_scale": file["query_pre_attn_scalar"] ** -0.5,
+        "embedding_scale": math.sqrt(file.size("hidden_size")),
+        "query_scale": file.number("query_pre_attn_scalar") ** -0.5,
         **sliding,
-        **_rope(file, {"rope_theta": file.otherwise("rope_theta", 1_000_000.0), **full}),
+        **_rope(file, {"rope_theta": file.number("rope_theta", 1_000_000.0), **full}),
     }
 
 

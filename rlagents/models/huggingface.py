@@ -34,13 +34,18 @@ class Tokenizer(Protocol):
 def load_config(path: str | os.PathLike, *, dtype: Any) -> DecoderConfig:
     """The decoder described by ``path/config.json``, weights and computation in ``dtype``.
 
-    Raises FileNotFoundError without that file, ValueError for an unsupported ``model_type`` or feature.
+    Raises FileNotFoundError without that file, ValueError where it is no JSON, lacks or misstates a key, or asks for an
+    unsupported ``model_type`` or feature.
     """
     file = Path(path) / CONFIG
     if not file.exists():
         found = sorted(p.name for p in Path(path).iterdir()) if Path(path).is_dir() else "no such folder"
         raise FileNotFoundError(f"{file} is not there; found: {found}.")
-    return read_config(json.loads(file.read_text(encoding="utf-8")), str(file), dtype)
+    try:
+        contents = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:  # what is no UTF-8 raises a kind of ValueError, too
+        raise ValueError(f"{file} is not JSON in UTF-8 ({error}): copy or download it again.") from error
+    return read_config(contents, str(file), dtype)
 
 
 def load_pretrained(

@@ -39,7 +39,8 @@ class Chat:
 
     Raises:
       RewritingTemplateError: the template rewrites history; says which message changed and what was found.
-      ValueError: the tokenizer does not give text back as it was (it cannot tokenise a conversation piece by piece).
+      ValueError: no template, or the tokenizer does not give text back as it was (it cannot tokenise a conversation
+        piece by piece).
     """
 
     def __init__(
@@ -50,6 +51,13 @@ class Chat:
         pinned_date: datetime.date = PINNED_DATE,
         template_arguments: Mapping[str, Any] | None = None,
     ):
+        if not isinstance(template, str) or not template:
+            own = getattr(tokenizer, "chat_template", None)
+            lacks = "" if own else " The tokenizer has no chat template of its own."
+            raise ValueError(
+                f"Chat(template={template!r}): expected the text of a Jinja chat template.{lacks} Pass"
+                f" {'training_template(tokenizer), ' if own else ''}one of rlagents.rollouts.templates, or your own."
+            )
         self.tokenizer = tokenizer
         self.template = template
         self._renderer = _Renderer(tokenizer, template, pinned_date, template_arguments)

@@ -11,6 +11,8 @@ from rlagents.rollouts.trajectory import Trajectory
 from rlagents.sampling.prompts import split_prompts
 from rlagents.types import Batch, Kind, Masks, Rewards, Sequences
 
+_LARGEST = float(np.finfo(np.float32).max)
+
 
 def collate(
     groups: Sequence[Sequence[Trajectory]],
@@ -37,7 +39,8 @@ def collate(
 
     Raises:
       ValueError: groups of different sizes, a group whose members are not one task's, more groups than
-        ``pad_prompts_to``, a length that no bucket holds, an outcome without one of the ``named`` facts.
+        ``pad_prompts_to``, a length that no bucket holds, an outcome without one of the ``named`` facts, a reward,
+        named fact or turn score that is not finite.
     """
     group_size = _group_size(groups)
     if len(groups) > pad_prompts_to:
@@ -67,8 +70,8 @@ def collate(
             length=table(lambda own: len(own.tokens), cells, np.int32),
         ),
         rewards=Rewards(
-            outcome=table(lambda own: own.facts.outcome.reward if own.facts.outcome else 0.0, cells, np.float32),
-            turn_scores=table(lambda own: own.facts.turn_scores, turn_shape, np.float32),
+            outcome=table(_outcome, cells, np.float32),
+            turn_scores=table(_turn_scores, turn_shape, np.float32),
             turn_tool_calls=turn_table(lambda turn: turn.tool_calls, np.int32),
             turn_tool_successes=turn_table(lambda turn: turn.tool_successes, np.int32),
             turn_void=turn_table(lambda turn: turn.void, bool),
@@ -123,6 +126,27 @@ def _pad(values: Sequence[Any], shape: tuple[int, ...], dtype: Any, fill: float 
     return padded
 
 
+def _finite(what: str, value: float, member: Trajectory) -> float:
+    """``value``, checked here where its task is still known: on the devices it would only be a loss that is NaN."""
+    # Arrays are float32, whose largest number is far below Python's.
+    if not abs(value) <= _LARGEST:
+        raise ValueError(
+            f"{what} of task {member.task_id!r}, member {member.member}, is {value!r}; expected a finite number that"
+            " float32 holds: mend how the environment scores it."
+        )
+    return value
+
+
+def _outcome(own: _Own) -> float:
+    outcome = own.facts.outcome
+    return 0.0 if outcome is None else _finite("the outcome's reward", outcome.reward, own.facts)
+
+
+def _turn_scores(own: _Own) -> list[float]:
+    scores = enumerate(own.facts.turn_scores)
+    return [_finite(f"the score of turn {turn}", score, own.facts) for turn, score in scores]
+
+
 def _named_fact(name: str, own: _Own) -> float:
     member = own.facts
     if member.outcome is None:
@@ -132,7 +156,7 @@ def _named_fact(name: str, own: _Own) -> float:
             f"an outcome of task {member.task_id!r} has no fact named {name!r}, only {sorted(member.outcome.named)}; "
             "every outcome must have those that are collated."
         )
-    return member.outcome.named[name]
+    return _finite(f"the fact {name!r}", member.outcome.named[name], member)
 
 
 def _bucket(what: str, length: int, buckets: Sequence[int]) -> int:

@@ -115,7 +115,13 @@ def _bind(call: WrittenCall, tools: Mapping[str, Tool]) -> ParsedCall | RefusedC
 
 def _json_call(body: str) -> WrittenCall:
     try:
-        value = json.loads(body, parse_int=_integer, parse_float=_number, parse_constant=_no_constant)
+        value = json.loads(
+            body,
+            object_pairs_hook=_object,
+            parse_int=_integer,
+            parse_float=_number,
+            parse_constant=_no_constant,
+        )
     except LiteralError:
         raise
     except (ValueError, RecursionError) as error:
@@ -125,8 +131,19 @@ def _json_call(body: str) -> WrittenCall:
     arguments = value.get("arguments", {})
     if not isinstance(arguments, dict):
         raise LiteralError(f'"arguments" is a JSON object, not a {type(arguments).__name__}')
+    _check_text(value["name"])
     _check_value(arguments, -1)
     return WrittenCall(value["name"], (), arguments)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; of two values under one key, which one is meant cannot be known."""
+    members: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in members:
+            raise LiteralError(f"the key {key[:MAX_DIGITS]!a} is given twice")
+        members[key] = value
+    return members
 
 
 def _integer(word: str) -> int:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import jax
 import jax.numpy as jnp
 import pytest
 
@@ -12,10 +13,15 @@ from rlagents.methods import (
     chain,
     clipped_surrogate,
     constant,
+    filter_stage,
     group_advantage,
     kl_penalty_k3,
+    masked,
     method,
+    named_chain,
+    penalty,
     recipes,
+    sequence_mean,
     token_mean,
 )
 from tests.methods import examples
@@ -59,8 +65,6 @@ def test_reading_advantages_too_early_is_refused():
     def credit(credit, logprobs, rewards, masks):
         return examples.soften_negative_turns().credit((), credit, logprobs, rewards, masks)[::2]
 
-    from rlagents.methods import filter_stage
-
     wrong = method(chain(filter_stage("peek", credit), ESTIMATOR, SURROGATE), token_mean())
     with pytest.raises(MethodError, match="'soften_negative_turns' reads advantages, but no estimator ran before"):
         wrong(*make_batch(0))
@@ -80,6 +84,101 @@ def test_a_fact_that_does_not_exist_cannot_be_needed():
 def test_chain_of_something_else_is_refused():
     with pytest.raises(MethodError, match="call the stage's constructor first"):
         chain(group_advantage)
+
+
+@pytest.mark.parametrize(
+    ("reduction", "message"),
+    [
+        (None, r"the reduction is None; expected a function.*give token_mean\(\)"),
+        (token_mean, r"constructor token_mean itself.*call it, token_mean\(\)"),
+        (sequence_mean, r"constructor sequence_mean itself.*call it, sequence_mean\(\)"),
+        (constant, r"constructor constant itself.*call it, constant\(length\)"),
+    ],
+)
+def test_what_is_no_reduction_is_refused(reduction, message):
+    with pytest.raises(MethodError, match=message):
+        method(chain(ESTIMATOR, SURROGATE), reduction)
+
+
+CREDIT_ANSWERS = {
+    "nothing": (lambda credit: None, r"returned a NoneType; expected \(credit, metrics\)"),
+    "no metrics": (lambda credit: credit, r"returned a Credit; expected \(credit, metrics\)"),
+    "one part": (lambda credit: (credit,), r"returned a tuple of 1; expected \(credit, metrics\)"),
+    "no credit": (lambda credit: (credit.rewards, {}), r"returned a \w+ as credit; expected a Credit"),
+    "rewards of tokens": (
+        lambda credit: (replace(credit, rewards=1.0 * credit.mask), {}),
+        r"returned rewards of shape \(4, 3, 9\); expected \[p g\] = \(4, 3\)",
+    ),
+    "metrics in a list": (lambda credit: (credit, []), "returned metrics of type list; expected a dict"),
+    "a bare metric": (lambda credit: (credit, {"n": 1.0}), "returned the metric 'n' of type float; expected a Mean"),
+}
+LOSS_ANSWERS = {
+    "no metrics": (lambda term: term, r"returned a \w+; expected \(term, metrics\)"),
+    "three parts": (lambda term: ((), term, {}), r"returned a tuple of 3; expected \(term, metrics\)"),
+    "no array": (lambda term: (0.0, {}), r"returned term of a float; expected \[p g t\] = \(4, 3, 9\)"),
+    "a summed term": (lambda term: (term.sum(), {}), r"returned term of shape \(\); expected \[p g t\]"),
+    "a term a member": (lambda term: (term.sum(-1, keepdims=True), {}), r"returned term of shape \(4, 3, 1\)"),
+    "a bare metric": (lambda term: (term, {"n": term.sum()}), "returned the metric 'n' of type .*expected a Mean"),
+}
+INSIDE = {
+    "bare": (chain, "careless"),
+    "named": (lambda stage: named_chain(("mine", stage)), "mine/careless"),
+    "masked": (lambda stage: masked(stage, lambda masks: masks.valid), "careless"),
+}
+
+
+@pytest.mark.parametrize("inside", INSIDE)
+@pytest.mark.parametrize("how", CREDIT_ANSWERS)
+def test_a_credit_half_s_answer_is_checked(how, inside):
+    answer, message = CREDIT_ANSWERS[how]
+    wrap, _ = INSIDE[inside]
+    stage = filter_stage("careless", lambda credit, logprobs, rewards, masks: answer(credit))
+    with pytest.raises(MethodError, match=f"the credit half of stage '.*careless' {message}"):
+        method(chain(wrap(stage), ESTIMATOR, SURROGATE), token_mean())(*make_batch(0))
+
+
+@pytest.mark.parametrize("inside", INSIDE)
+@pytest.mark.parametrize("how", LOSS_ANSWERS)
+def test_a_loss_half_s_answer_is_checked(how, inside):
+    answer, message = LOSS_ANSWERS[how]
+    wrap, name = INSIDE[inside]
+    stage = penalty("careless", lambda logprobs, credit, masks: answer(logprobs.policy))
+    with pytest.raises(MethodError, match=f"the loss half of stage '{name}' {message}"):
+        method(chain(wrap(stage), ESTIMATOR, SURROGATE), token_mean())(*make_batch(0))
+
+
+@pytest.mark.parametrize("bad", [jnp.nan, jnp.inf, -jnp.inf])
+def test_a_valid_outcome_that_is_no_number_reaches_the_guard(bad):
+    logprobs, rewards, masks = make_batch(0, invalid=0.0)
+    outcome = jnp.asarray(rewards.outcome).at[1, 2].set(bad)
+    grpo = recipes.grpo()
+
+    def loss(policy, valid):
+        facts = replace(logprobs, policy=policy)
+        return grpo(facts, replace(rewards, outcome=outcome), replace(masks, valid=valid))[0]
+
+    value, gradient = jax.value_and_grad(loss)(jnp.asarray(logprobs.policy), masks.valid)
+    assert not jnp.isfinite(value)
+    assert jnp.isnan(gradient[1]).any()
+    assert jnp.isfinite(gradient[0]).all()
+    # The same number of a member that is not valid changes nothing.
+    valid = jnp.asarray(masks.valid).at[1, 2].set(False)
+    value, gradient = jax.value_and_grad(loss)(jnp.asarray(logprobs.policy), valid)
+    assert jnp.isfinite(value)
+    assert jnp.isfinite(gradient).all()
+
+
+def test_the_group_of_such_an_outcome_is_none_of_equal_rewards():
+    logprobs, rewards, masks = make_batch(0, rewards="equal", invalid=0.0)
+    outcome = jnp.asarray(rewards.outcome).at[1, 2].set(jnp.nan)
+    grpo = recipes.grpo()
+    credit, _, metrics = grpo.credit(grpo.init(), logprobs, replace(rewards, outcome=outcome), masks)
+    assert metrics["zero_variance_groups"].value == 0.75
+    for name in ("reward_mean", "reward_std", "advantage_spread", "outcome"):
+        assert jnp.isnan(metrics[name].value), name
+    assert credit.advantages is not None
+    assert (credit.advantages[0] == 0).all()
+    assert jnp.isnan(credit.advantages[1][credit.mask[1]]).all()
 
 
 def cut(tree, **fields):
@@ -143,7 +242,9 @@ def test_credit_of_other_rows_is_refused_by_the_loss_half():
         (lambda: clipped_surrogate(0.0, 0.2), "clip_low=0.0"),
         (lambda: clipped_surrogate(1.5, 0.2), "clip_low=1.5"),
         (lambda: clipped_surrogate(0.2, 0.0), "clip_high=0.0"),
+        (lambda: group_advantage(ddof=0, epsilon=float("nan")), "epsilon=nan"),
         (lambda: kl_penalty_k3(-0.1), "coefficient=-0.1"),
+        (lambda: kl_penalty_k3(float("nan")), "coefficient=nan"),
         (lambda: constant(0), "length=0"),
     ],
 )

@@ -100,16 +100,6 @@ def test_saving_and_loading_changes_nothing(name, tmp_path):
     jax.tree.map(np.testing.assert_array_equal, loaded, params)
 
 
-def test_their_left_padding_is_our_right_padding(tmp_path):
-    model = random_model(THEIRS["gemma3 window shorter than the sequence"])
-    model.save_pretrained(tmp_path)
-    config, params = load_pretrained(tmp_path, dtype=jnp.float32)
-    padded = np.concatenate([np.zeros((2, 5), int), TOKENS], axis=1)
-    theirs = their_logits(model, padded, mask=np.arange(18) >= np.full((2, 1), 5))[:, 5:]
-    right = np.concatenate([TOKENS, np.zeros((2, 3), int)], axis=1)
-    assert relative_error(full_logits(config, params, right)[:, :13], theirs) < 1e-5
-
-
 def test_bfloat16_shards_of_theirs_load_sharded(tmp_path):
     model = random_model(THEIRS["qwen3 grouped"]).to(torch.bfloat16)
     model.save_pretrained(tmp_path, max_shard_size="20KB")
@@ -212,6 +202,43 @@ def test_unsupported_features_are_refused(broken, changes, message):
     broken.edit_config(**changes)
     with pytest.raises(ValueError, match=message):
         broken.load()
+
+
+def test_a_config_that_is_no_json_object_is_named(broken):
+    no_json = r"is not JSON in UTF-8 \(.*\): copy or download it again"
+    for contents, message in {b'{"a": ': no_json, b"\xff\x80": no_json, b"[]": "holds a list; expected a JSON"}.items():
+        (broken.folder / "config.json").write_bytes(contents)
+        with pytest.raises(ValueError, match=rf"config\.json {message}"):
+            broken.load()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_attention_heads": 0}, "num_attention_heads=0; expected a positive integer"),
+        ({"hidden_size": "8"}, "hidden_size='8'; expected a positive integer"),
+        ({"num_hidden_layers": 2.0}, "num_hidden_layers=2.0; expected a positive integer"),
+        ({"vocab_size": None}, "vocab_size=None; expected a positive integer"),
+        ({"head_dim": -8}, "head_dim=-8; expected a positive integer"),
+        ({"rope_theta": 0}, "rope_theta=0; expected a positive number"),
+        ({"rope_theta": float("nan")}, "rope_theta=nan; expected a positive number"),
+        ({"rms_norm_eps": "x"}, "rms_norm_eps='x'; expected a positive number"),
+        ({"rms_norm_eps": True}, "rms_norm_eps=True; expected a positive number"),
+        ({"rope_scaling": {"rope_type": "linear", "factor": 0}}, "rope parameters: factor=0; expected a positive"),
+        ({"rope_scaling": {"rope_type": "linear"}}, "rope parameters has no 'factor'"),
+        ({"rope_scaling": "linear"}, "rope parameters holds a str; expected a JSON object"),
+    ],
+)
+def test_values_that_are_no_sizes_or_numbers_are_named(broken, changes, message):
+    broken.edit_config(**changes)
+    with pytest.raises(ValueError, match=rf"config\.json: {message}"):
+        broken.load()
+
+
+@pytest.mark.parametrize("changes", [{"num_kv_heads": 0}, {"embed_dim": -8}, {"num_layers": 2.0}, {"max_positions": 0}])
+def test_a_decoder_of_no_size_is_refused(changes):
+    with pytest.raises(ValueError, match=f"{next(iter(changes))}=.*expected a positive integer"):
+        CONFIGS["llama"].replace(**changes)
 
 
 def test_absent_key_is_named(broken):

@@ -73,6 +73,18 @@ def test_two_ways_of_closing_a_turn_are_refused(condition):
         Chat(tokenizer(), template)
 
 
+@pytest.mark.parametrize("template", [None, ""])
+def test_no_template_is_refused_with_what_to_pass(template):
+    with pytest.raises(
+        ValueError, match=r"has no chat template of its own\. Pass one of rlagents\.rollouts\.templates"
+    ):
+        Chat(tokenizer(""), template)
+    with pytest.raises(
+        ValueError, match=r"expected the text of a Jinja.*template\. Pass training_template\(tokenizer\)"
+    ):
+        Chat(tokenizer(CHATML), template)
+
+
 def test_a_broken_template_says_so():
     with pytest.raises(jinja2.TemplateSyntaxError):
         Chat(tokenizer(), "{% for message in %}")

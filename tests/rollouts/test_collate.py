@@ -181,6 +181,20 @@ def test_turn_scores_of_the_group_replace_those_of_the_turns():
     assert batch.rewards.turn_scores[0, 0].tolist() == [7.0, 8.0]
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e39])
+def test_scores_that_are_not_finite_are_refused_where_their_task_is_known(value):
+    whose = f"of task 'task 2', member 0, is {value!r}; expected a finite number".replace("+", r"\+")
+    for what, changes in {
+        "the outcome's reward": {"outcome": Outcome(value, named={"depth": 3.0})},
+        "the fact 'depth'": {"outcome": Outcome(1.0, named={"depth": value})},
+        "the score of turn 0": {"turn_facts": [TurnFacts(score=value)]},
+    }.items():
+        with pytest.raises(ValueError, match=f"{what} {whose}"):
+            collate([[trajectory(2, **changes)]], **BUCKETS, named=["depth"])
+    # A fact that is not collated may be anything.
+    collate([[trajectory(outcome=Outcome(1.0, named={"depth": value}))]], **BUCKETS)
+
+
 def test_callers_mistakes_are_named():
     with pytest.raises(ValueError, match="4 groups do not fit pad_prompts_to=3"):
         collate([[trajectory(stream)] for stream in range(4)], **BUCKETS)

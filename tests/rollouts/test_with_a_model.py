@@ -14,6 +14,7 @@ from rlagents.rollouts.members import Limits
 from rlagents.rollouts.pool import ProcessPool
 from rlagents.sampling import Sampler, SamplingRule
 from rlagents.sampling.turns import StopReason
+from rlagents.sharding import make_mesh
 from rlagents.types import Kind
 from tests.rollouts.tiny import CHATML, tokenizer
 from tests.rollouts.worlds import EchoEnvironment
@@ -43,24 +44,22 @@ def pool():
         yield pool
 
 
-@pytest.mark.parametrize("temperature", [0.7, 1.0])
-def test_recorded_log_probs_equal_those_of_the_collated_batch(pool, temperature):
-    params = sharp_params()
+def rolled_out(pool, temperature, **sampler):
+    """Three groups of three, played by a sampler of the sharp decoder."""
+    sizes = {"num_groups": 2, "num_rows": 6, "decode_rows": 4}
     sampler = Sampler(
         CONFIG,
-        params,
+        sharp_params(),
         decode_text=CHAT.decode_text,
         stop_token_ids=STOPS,
-        num_groups=2,
-        num_rows=6,
-        decode_rows=4,
         max_prefix_tokens=48,
         max_member_tokens=120,
         extend_chunk_tokens=8,
         block_steps=4,
         rule=SamplingRule(temperature),
+        **(sizes | sampler),
     )
-    result = rollout(
+    return sampler, rollout(
         [StreamTask(stream, Task(str(stream))) for stream in range(3)],
         sampler=sampler,
         chat=CHAT,
@@ -72,6 +71,12 @@ def test_recorded_log_probs_equal_those_of_the_collated_batch(pool, temperature)
         member_messages=with_member,
         forced_prefix=CHAT.encode(" It"),
     )
+
+
+@pytest.mark.parametrize("temperature", [0.7, 1.0])
+def test_recorded_log_probs_equal_those_of_the_collated_batch(pool, temperature):
+    params = sharp_params()
+    _, result = rolled_out(pool, temperature)
     every = [trajectory for group in result.groups for trajectory in group]
     assert len(every) == 9
     assert sum(trajectory.num_turns for trajectory in every) > 9
@@ -87,3 +92,18 @@ def test_recorded_log_probs_equal_those_of_the_collated_batch(pool, temperature)
     # At the wrong temperature they differ, so the comparison can fail.
     other = token_log_probs(CONFIG, params, jax.tree.map(jnp.asarray, batch.sequences), 1.7 - temperature)[0]
     assert np.abs(np.asarray(other)[model] - batch.rollout[model]).max() > 0.05
+
+
+def test_a_rollout_over_eight_devices_is_that_of_one(pool):
+    _, alone = rolled_out(pool, 1.0)
+    mesh = make_mesh(data=1, fsdp=4, tensor=2)
+    sampler, spread = rolled_out(pool, 1.0, num_groups=4, num_rows=8, mesh=mesh)
+    for leaf in jax.tree.leaves(sampler._device._params):
+        if leaf.size > 1000:
+            shards = {shard.device: shard.data.size for shard in leaf.addressable_shards}
+            assert max(shards.values()) * 2 <= leaf.size, "no whole matrix lives on one device"
+    for mine, theirs in zip(alone.groups, spread.groups, strict=True):
+        for one, other in zip(mine, theirs, strict=True):
+            assert one.token_ids == other.token_ids
+            assert one.kinds == other.kinds
+            np.testing.assert_allclose(one.log_probs, other.log_probs, atol=1e-4)

@@ -93,6 +93,10 @@ def test_a_failed_attempt_is_an_error_and_calls_nothing(text):
         '{"name": "cd", "arguments": {"folder": 1e999}}',
         '{"name": "cd", "arguments": {"folder": "\\ud800"}}',
         '{"name": "cd", "arguments": {"\\ud800": 1}}',
+        '{"name": "\\ud800", "arguments": {}}',
+        '{"name": "cd", "arguments": {"folder": "a", "folder": "b"}}',
+        '{"name": "cd", "arguments": {"folder": {"a": 1, "\\u0061": 2}}}',
+        '{"name": "cd", "name": "pwd", "arguments": {}}',
         '{"name": "cd", "arguments": {"folder": ' + "1" * 65 + "}}",
         '{"name": "cd", "arguments": {"folder": ' + "[" * 18 + "]" * 18 + "}}",
     ],
@@ -101,6 +105,13 @@ def test_one_malformed_object_spoils_the_turn(body):
     parsed = parse_tool_call_tags(f"{tagged('pwd', {})}<tool_call>{body}</tool_call>", TOOLS)
     assert parsed.calls == ()
     assert parsed.error
+
+
+def test_both_ways_of_writing_refuse_what_is_given_twice_and_what_is_no_unicode():
+    for same in ("[cd(folder='a', folder='b')]", tagged("cd", {"folder": "a"}).replace("}}", ', "folder": "b"}}')):
+        assert "'folder' is given twice" in "".join(reader(same, TOOLS).error for reader in READERS), same
+    for same in ("[\ud800()]", tagged("\ud800", {})):
+        assert "lone surrogate" in "".join(reader(same, TOOLS).error for reader in READERS), same
 
 
 def test_long_texts_are_not_read():

@@ -1,0 +1,249 @@
+"""What a config has to be for a run to get through: all that can be seen before the first step is refused here.
+
+Every function raises ValueError with one line that names the key, what it is and what it should be. A mistake that is
+found only when the first batch is collated, or after the warm-up, costs the time until then.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from numbers import Integral
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from rlagents import sharding
+from rlagents.data.streams import MAX_SEED
+from rlagents.experiment import Config, Experiment
+from rlagents.rollouts.collate import collate
+from rlagents.rollouts.members import Limits
+from rlagents.rollouts.pool import ProcessPool
+from rlagents.sampling import Sampler, SamplingRule
+
+_SECTIONS: dict[str, tuple[str, ...]] = {
+    "mesh": (),
+    "limits": (),
+    "workers": (),
+    "rule": (),
+    "sampler": ("max_member_tokens",),
+    "supervised": ("steps",),
+    "rl": (
+        "steps",
+        "prompts_per_step",
+        "group_size",
+        "prompts_per_micro_batch",
+        "members_per_micro_batch",
+        "updates_per_batch",
+        "epochs",
+    ),
+    "buckets": ("prefix_buckets", "member_buckets", "turn_buckets"),
+    "evaluation": ("num_tasks", "samples_per_task", "every_steps", "limits"),
+    "checkpoint": ("every_steps", "keep_last"),
+}
+_WARM_UP_SECTIONS: dict[str, tuple[str, ...]] = {
+    "supervised": ("traces", "prompts_per_step", "prompts_per_micro_batch", "batches_per_window"),
+    "trace_buckets": ("prefix_buckets", "member_buckets", "turn_buckets"),
+}
+
+# Sections that are the keyword arguments of a function, and the arguments that come from elsewhere.
+_ARGUMENTS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
+    "mesh": (sharding.make_mesh, ("devices",)),
+    "limits": (Limits, ()),
+    "evaluation.limits": (Limits, ()),
+    "workers": (ProcessPool, ("environment",)),
+    "rule": (SamplingRule, ()),
+    "sampler": (
+        Sampler,
+        (
+            "config",
+            "params",
+            "decode_text",
+            "stop_token_ids",
+            "stop_strings",
+            "max_prefix_tokens",
+            "rule",
+            "mesh",
+            "largest_group",
+            "version",
+        ),
+    ),
+    "buckets": (collate, ("groups", "pad_prompts_to", "named")),
+    "trace_buckets": (collate, ("groups", "pad_prompts_to", "named")),
+}
+
+
+def check_sections(config: Config) -> None:
+    """All sections and keys that the programs read are there; those handed on as arguments have no others.
+
+    ``trace_buckets`` and what is read of ``supervised`` beside its steps are needed only where there is a warm-up.
+    """
+    needed = ["seed", *_SECTIONS]
+    for name in needed:
+        if name not in config:
+            raise ValueError(f"the config has no {name}; training needs {', '.join(needed)}: add it in get_config().")
+    _check_keys(config, _SECTIONS)
+    if config.supervised.steps:
+        _check_keys(config, _WARM_UP_SECTIONS)
+    for name, (function, given) in _ARGUMENTS.items():
+        if name in _SECTIONS or "." in name or config.supervised.steps:
+            _check_arguments(name, _value(config, name), function, given)
+
+
+def check_counts(config: Config) -> None:
+    """Counts are whole numbers in their ranges, and the seed is in ``[0, 2**32)``, as random keys need it."""
+    if not _whole(config.seed) or not 0 <= config.seed < MAX_SEED:
+        raise ValueError(f"seed is {config.seed!r}; give a whole number in [0, 2**32).")
+    _check_at_least(0, config, "rl.steps", "supervised.steps", "evaluation.every_steps")
+    _check_at_least(1, config, "rl.group_size", "rl.prompts_per_step", "rl.prompts_per_micro_batch", "rl.epochs")
+    _check_at_least(1, config, "rl.updates_per_batch", "evaluation.samples_per_task", "evaluation.num_tasks")
+    _check_at_least(1, config, "checkpoint.every_steps", "checkpoint.keep_last")
+    if config.rl.members_per_micro_batch is not None:
+        _check_at_least(1, config, "rl.members_per_micro_batch")
+    if config.supervised.steps:
+        _check_at_least(1, config, *(f"supervised.{name}" for name in _WARM_UP_SECTIONS["supervised"]))
+
+
+def check_rule(config: Config, *, trains: bool) -> None:
+    """The sampling rule is a lawful one; a run that learns by reinforcement samples from a distribution.
+
+    The learner divides logits by the temperature, so 0, the most likely token, is for evaluation alone.
+    """
+    try:
+        rule = SamplingRule(**config.rule)
+    except (ValueError, TypeError) as error:  # TypeError: a value that is no number
+        raise ValueError(f"rule: {error}") from error
+    if trains and config.rl.steps and rule.temperature == 0:
+        raise ValueError(
+            "rule.temperature is 0, which takes the most likely token: there is nothing to learn from; give a number "
+            "> 0 (only rlagents.evaluate takes 0)."
+        )
+
+
+def check_division(config: Config, prompt_shards: int) -> None:
+    """Batches can be cut as the learner cuts them, with prompts split over ``prompt_shards`` parts of the mesh.
+
+    Of ``prompts_per_step`` prompts each update takes ``prompts_per_step / updates_per_batch``, in micro-batches of
+    ``prompts_per_micro_batch``, each split over the mesh; of each group ``members_per_micro_batch`` at a time.
+    """
+    options = config.rl
+    _check_divides("rl.updates_per_batch", options.updates_per_batch, "rl.prompts_per_step", options.prompts_per_step)
+    _check_micro_batch(
+        "rl", options, "the prompts of an update", options.prompts_per_step // options.updates_per_batch, prompt_shards
+    )
+    if options.members_per_micro_batch is not None:
+        _check_divides(
+            "rl.members_per_micro_batch", options.members_per_micro_batch, "rl.group_size", options.group_size
+        )
+    if config.supervised.steps:
+        supervised = config.supervised
+        whole = supervised.prompts_per_step
+        _check_micro_batch("supervised", supervised, "supervised.prompts_per_step", whole, prompt_shards)
+
+
+def check_buckets(config: Config, limits: Limits) -> None:
+    """The longest trajectory that ``limits`` allow fits the largest buckets.
+
+    ``prefix = prompt - 1 <= max_prompt_tokens - 1``: the prompt's last token is each member's own;
+    ``member = 1 + response <= 1 + max_response_tokens``, and never more than ``sampler.max_member_tokens``;
+    ``turns <= max_turns``. (Members whose messages differ hold more of the prompt; only their rollout shows how much.)
+    """
+    member = min(limits.max_response_tokens + 1, config.sampler.max_member_tokens)
+    for name, longest, limit in (
+        ("prefix", limits.max_prompt_tokens - 1, "limits.max_prompt_tokens - 1"),
+        ("member", member, "limits.max_response_tokens + 1, or sampler.max_member_tokens if that is less"),
+        ("turn", limits.max_turns, "limits.max_turns"),
+    ):
+        largest = _largest(config, f"buckets.{name}_buckets")
+        if longest > largest:
+            raise ValueError(
+                f"the largest of buckets.{name}_buckets is {largest}, but a rollout may need {longest} ({limit}); "
+                "give a larger bucket or a smaller limit."
+            )
+
+
+def check_tasks(config: Config, experiment: Experiment, *, trains: bool) -> None:
+    """There is a first task to train on, and as many held-out ones as the evaluation takes."""
+    last = config.evaluation.num_tasks - 1
+    try:
+        experiment.held_out[0]
+    except (ValueError, LookupError, RuntimeError) as error:
+        raise ValueError(f"held_out of build(config) has no first task ({error}); give it at least one.") from error
+    try:
+        experiment.held_out[last]
+    except (ValueError, LookupError, RuntimeError) as error:
+        raise ValueError(
+            f"evaluation.num_tasks is {last + 1}, but held_out of build(config) has no task {last} ({error}); take "
+            "fewer."
+        ) from error
+    if trains and (config.rl.steps or config.supervised.steps):
+        try:
+            experiment.train_stream(0)[0]
+        except (ValueError, LookupError, RuntimeError) as error:
+            raise ValueError(
+                f"train_stream of build(config) has no first task ({error}); give it at least one."
+            ) from error
+
+
+def _check_keys(config: Config, sections: Mapping[str, Iterable[str]]) -> None:
+    for section, keys in sections.items():
+        if section not in config:
+            raise ValueError(
+                f"the config has no {section}, which the warm-up needs; add it, or set supervised.steps=0."
+            )
+        found = config[section]
+        if not isinstance(found, (ConfigDict, Mapping)):
+            raise ValueError(f"{section} is {found!r}; it has to be a section of the config, with keys of its own.")
+        missing = [key for key in keys if key not in found]
+        if missing:
+            raise ValueError(
+                f"the config has no {section}.{missing[0]}; {section} needs {', '.join(keys)}: add it in get_config()."
+            )
+
+
+def _check_arguments(name: str, section: Any, function: Callable[..., Any], given: Iterable[str]) -> None:
+    """``section`` holds what ``function`` takes besides the ``given`` arguments."""
+    taken = {key: p.default for key, p in inspect.signature(function).parameters.items() if key not in given}
+    missing = [key for key, default in taken.items() if default is inspect.Parameter.empty and key not in section]
+    unknown = [key for key in section if key not in taken]
+    if missing or unknown:
+        problem = f"the config has no {name}.{missing[0]}" if missing else f"{name}.{unknown[0]} is no known key"
+        raise ValueError(f"{problem}; {name} takes {', '.join(taken)}.")
+
+
+def _check_at_least(lowest: int, config: Config, *names: str) -> None:
+    for name in names:
+        value = _value(config, name)
+        if not _whole(value) or value < lowest:
+            raise ValueError(f"{name} is {value!r}; give a whole number >= {lowest}.")
+
+
+def _check_divides(name: str, part: int, whole_name: str, whole: int) -> None:
+    if whole % part:
+        raise ValueError(f"{name} is {part}, which does not divide {whole_name}, {whole}; give a divisor of {whole}.")
+
+
+def _check_micro_batch(section: str, options: Any, whole_name: str, whole: int, prompt_shards: int) -> None:
+    name, size = f"{section}.prompts_per_micro_batch", options.prompts_per_micro_batch
+    _check_divides(name, size, whole_name, whole)
+    if size % prompt_shards:
+        raise ValueError(
+            f"{name} is {size}, which cannot be split over {prompt_shards} parts of the mesh (mesh.data x mesh.fsdp); "
+            f"give a multiple of {prompt_shards}."
+        )
+
+
+def _largest(config: Config, name: str) -> int:
+    buckets = _value(config, name)
+    if not isinstance(buckets, (tuple, list)) or not buckets or not all(_whole(size) and size > 0 for size in buckets):
+        raise ValueError(f"{name} is {buckets!r}; give at least one length, each a whole number >= 1.")
+    return max(buckets)
+
+
+def _value(config: Config, name: str) -> Any:
+    """What stands under a dotted name."""
+    for key in name.split("."):
+        config = config[key]
+    return config
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)

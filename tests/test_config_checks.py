@@ -1,0 +1,249 @@
+"""What no run would get through is refused at the start, in one line that names the key."""
+
+import dataclasses
+import os
+import subprocess
+import sys
+from unittest import mock
+
+import pytest
+from ml_collections import ConfigDict
+
+from experiments.quickstart import procedural
+from experiments.rc_grpo import bfcl
+from rlagents import config_checks, machinery
+from rlagents.command_line import _explained
+from rlagents.experiment import load_experiment
+from rlagents.rollouts.members import Limits
+from rlagents.workdir import claim_workdir
+from tests.test_train import CONFIG_FILE, ROOT, small_config
+
+# One device, however many the tests run on.
+ONE_DEVICE = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+
+
+@pytest.fixture
+def no_workers(monkeypatch):
+    monkeypatch.setattr(machinery, "ProcessPool", mock.Mock())
+
+
+@pytest.fixture(scope="module")
+def experiment():
+    return procedural.build(small_config())
+
+
+def refusal(config, experiment, **options):
+    with pytest.raises(ValueError) as caught:  # noqa: PT011  the text is what the tests look at
+        machinery.assemble(config, experiment, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def changed(values):
+    config = small_config()
+    with config.ignore_type():
+        config.update_from_flattened_dict(values)
+    return config
+
+
+BAD_VALUES = [
+    ({"rl.group_size": 0}, "rl.group_size is 0"),
+    ({"rl.prompts_per_step": 8.0}, "rl.prompts_per_step is 8.0; give a whole number"),
+    ({"rl.steps": -1}, "rl.steps is -1"),
+    ({"supervised.steps": -1}, "supervised.steps is -1"),
+    ({"supervised.traces": 0}, "supervised.traces is 0"),
+    ({"evaluation.samples_per_task": 0}, "evaluation.samples_per_task is 0"),
+    ({"evaluation.num_tasks": 0}, "evaluation.num_tasks is 0"),
+    ({"evaluation.every_steps": -1}, "evaluation.every_steps is -1"),
+    ({"checkpoint.every_steps": 0}, "checkpoint.every_steps is 0"),
+    ({"rl.prompts_per_micro_batch": 3}, "rl.prompts_per_micro_batch is 3, which does not divide"),
+    ({"rl.prompts_per_micro_batch": 4}, "split over 8 parts of the mesh"),
+    ({"rl.updates_per_batch": 3}, "rl.updates_per_batch is 3, which does not divide rl.prompts_per_step, 8"),
+    ({"rl.updates_per_batch": 2}, "rl.prompts_per_micro_batch is 8, which does not divide the prompts of an update, 4"),
+    ({"rl.members_per_micro_batch": 0}, "rl.members_per_micro_batch is 0"),
+    ({"rl.group_size": 4, "rl.members_per_micro_batch": 3}, "rl.members_per_micro_batch is 3, which does not divide"),
+    ({"supervised.prompts_per_micro_batch": 3}, "supervised.prompts_per_micro_batch is 3, which does not divide"),
+    ({"rule.temperature": -0.5}, "rule: temperature is -0.5"),
+    ({"rule.temperature": 0.0}, "rule.temperature is 0, which takes the most likely token"),
+    ({"buckets.member_buckets": (32, 63)}, "buckets.member_buckets is 63, but a rollout may need 64"),
+    ({"buckets.prefix_buckets": (110,)}, "buckets.prefix_buckets is 110, but a rollout may need 111"),
+    ({"buckets.turn_buckets": (3,)}, "buckets.turn_buckets is 3, but a rollout may need 4"),
+    ({"buckets.turn_buckets": ()}, "buckets.turn_buckets is ()"),
+    ({"limits.max_turns": 0}, "limits: max_turns is 0"),
+    ({"seed": -1}, "seed is -1"),
+    ({"seed": 2**32}, "seed is 4294967296"),
+]
+
+
+@pytest.mark.parametrize(("values", "said"), BAD_VALUES, ids=[said for _, said in BAD_VALUES])
+def test_bad_values_are_refused(values, said, experiment, no_workers):
+    assert said in refusal(changed(values), experiment)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"seed": 2**32 - 1},
+        {"rl.steps": 0, "rule.temperature": 0.0},
+        {"rl.group_size": 4, "rl.members_per_micro_batch": 2},
+        # The sampler has no room for more.
+        {"limits.max_response_tokens": 500},
+        {"supervised": ConfigDict({"steps": 0})},
+    ],
+)
+def test_what_works_is_taken(values, experiment, no_workers):
+    machinery.assemble(changed(values), experiment).close()
+
+
+def test_evaluation_alone_may_take_the_most_likely_token(experiment, no_workers):
+    config = changed({"rule.temperature": 0.0, "buckets.turn_buckets": (1,)})
+    machinery.assemble(config, experiment, trains=False).close()
+    assert "rule: temperature is -1" in refusal(changed({"rule.temperature": -1.0}), experiment, trains=False)
+
+
+@pytest.mark.parametrize("config", [procedural.get_config(), bfcl.get_config()], ids=["quickstart", "rc_grpo"])
+def test_the_shipped_configs_pass(config):
+    config_checks.check_sections(config)
+    config_checks.check_counts(config)
+    config_checks.check_rule(config, trains=True)
+    config_checks.check_division(config, prompt_shards=1)
+    config_checks.check_buckets(config, Limits(**config.limits))
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        ("rl", "the config has no rl; training needs seed, mesh, limits"),
+        ("seed", "the config has no seed; training needs seed, mesh"),
+        ("trace_buckets", "the config has no trace_buckets, which the warm-up needs"),
+        ("rl.group_size", "the config has no rl.group_size; rl needs steps, prompts_per_step, group_size"),
+        ("limits.max_turns", "the config has no limits.max_turns; limits takes max_turns, max_turn_tokens"),
+        ("evaluation.limits.max_turns", "the config has no evaluation.limits.max_turns"),
+        ("sampler.num_rows", "the config has no sampler.num_rows; sampler takes num_groups, num_rows"),
+        ("supervised.traces", "the config has no supervised.traces"),
+    ],
+)
+def test_a_missing_section_or_key_is_named(missing, said, experiment, no_workers):
+    config = small_config()
+    section, _, key = missing.rpartition(".")
+    with config.unlocked():
+        del (config_checks._value(config, section) if section else config)[key]
+    assert said in refusal(config, experiment)
+
+
+def test_an_argument_that_nothing_takes_is_named(experiment, no_workers):
+    config = changed({"workers": ConfigDict({"num_workers": 1, "step_timeout": 1.0})})
+    assert "workers.step_timeout is no known key; workers takes num_workers" in refusal(config, experiment)
+
+
+def test_tasks_that_are_not_there_are_refused(experiment, no_workers):
+    def unknown_levels(position):
+        raise ValueError("levels are taken from [1], got [7].")
+
+    for parts, said in (
+        ({"held_out": []}, "held_out of build(config) has no first task"),
+        ({"held_out": [experiment.held_out[0]] * 7}, "evaluation.num_tasks is 8, but held_out of build(config) has no"),
+        ({"train_stream": unknown_levels}, "has no first task (levels are taken from [1], got [7].)"),
+    ):
+        assert said in refusal(small_config(), dataclasses.replace(experiment, **parts))
+
+
+def test_the_environment_bounds_the_turns(experiment, no_workers):
+    environment = dataclasses.replace(experiment.environment, max_turns=3)
+    config = changed({"evaluation.limits.max_turns": 2, "buckets.turn_buckets": (3,)})
+    made = machinery.assemble(config, dataclasses.replace(experiment, environment=environment))
+    assert (made.limits.max_turns, made.evaluation_limits.max_turns) == (3, 2)
+
+
+def test_an_environment_of_the_config_file_is_refused(experiment, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from rlagents.environments.bfcl import BfclEnvironment\n"
+        "class Mine(BfclEnvironment): pass\n"
+        "def build(config): return Mine()\n"
+    )
+    said = refusal(small_config(), dataclasses.replace(experiment, environment=load_experiment(file, None)))
+    assert "class Mine is defined in the config file" in said
+    assert str(file) in said
+    assert "importable module that does not import jax" in said
+
+
+class LoadsNowhere(type(procedural.procedural_environment())):
+    def __reduce__(self):
+        return (int, ("no number",))
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (LoadsNowhere, "tool workers cannot load the environment LoadsNowhere: ValueError: invalid literal for int()"),
+        (
+            lambda: dataclasses.replace(procedural.procedural_environment(), show=lambda call, execution: ""),
+            "cannot be pickled for the tool workers",
+        ),
+    ],
+)
+def test_an_environment_that_workers_cannot_load_is_refused_in_a_line(make, said, experiment):
+    assert said in refusal(small_config(), dataclasses.replace(experiment, environment=make()))
+
+
+def test_a_key_that_build_asks_for_is_named(tmp_path):
+    file = tmp_path / "asks.py"
+    file.write_text("def build(config): return config.rl.horizon\n")
+    with pytest.raises(ValueError, match=r"build\(config\) of .*asks\.py asks for 'horizon'.*now has .*rl"):
+        load_experiment(file, small_config())
+    file.write_text("def build(config): return {}['horizon']\n")
+    with pytest.raises(KeyError):  # a mistake of the file's own
+        load_experiment(file, small_config())
+
+
+def test_a_damaged_config_json_is_named(tmp_path):
+    claim_workdir(tmp_path / "run", small_config())
+    assert [file.name for file in (tmp_path / "run").iterdir()] == ["config.json"]
+    stored = tmp_path / "run" / "config.json"
+    stored.write_text(stored.read_text()[:50])
+    with pytest.raises(ValueError, match=r"run/config\.json is damaged"):
+        claim_workdir(tmp_path / "run", small_config())
+    stored.rename(stored.with_name("config.json.unfinished"))
+    claim_workdir(tmp_path / "run", small_config())
+
+
+def test_optimizers_of_no_steps_can_be_built():
+    procedural.build(changed({"supervised.steps": 0, "rl.steps": 0}))
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--config.rl.stepz=1", "the config has no key rl.stepz; the keys of rl are epochs,"),
+        ("--config.rl.steps.x=1", "rl.steps is a value, 36, and no section"),
+    ],
+)
+def test_an_unknown_key_is_explained(option, said):
+    argv = ["train", f"--config={CONFIG_FILE}", option]
+    assert said in _explained(AttributeError(KeyError("'nope'")), argv)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "said"),
+    [
+        ("x = 1\n", [], "has no get_config()"),
+        ("def get_config(): return 3\n", [], "gives a int"),
+        ("# Title\nNot Python at all.\n", [], "is not Python"),
+        (None, [], "is no file"),
+        (None, ["--config.seed=1"], "cannot be read"),
+        ((ROOT / CONFIG_FILE).read_text(), ["--config.nope=1"], "the config has no key nope; its keys are"),
+        ((ROOT / CONFIG_FILE).read_text(), ["--config.seed=-1"], "seed is -1"),
+    ],
+)
+def test_a_bad_config_file_is_told_in_a_line(text, options, said, tmp_path):
+    file, workdir = tmp_path / "file.py", tmp_path / "run"
+    if text is not None:
+        file.write_text(text)
+    command = [sys.executable, "-m", "rlagents.train", f"--config={file}", f"--workdir={workdir}", *options]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False, env=ONE_DEVICE)
+    assert result.returncode == 2
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith("rlagents.train: ")]
+    assert said in line
+    assert "Traceback" not in result.stderr
+    assert not workdir.exists()
