@@ -122,3 +122,13 @@ def tokens_to_turns(per_token: Any, turn: Int[Array, "*b t"], num_turns: int, *,
 def turn_token_counts(turn: Int[Array, "*b t"], num_turns: int, *, where: Bool[Array, "*b t"]) -> Float[Array, "*b s"]:
     """Tokens of each turn where ``where`` is True: ``[*b s]``."""
     return tokens_to_turns(jnp.ones(turn.shape, jnp.result_type(float)), turn, num_turns, where=where)
+
+
+def rank_in_turn(turn: Int[Array, "*b t"], num_turns: int, *, where: Bool[Array, "*b t"]) -> Int[Array, "*b t"]:
+    """How many tokens of the same turn, where ``where`` is True, come before each: 0, 1, ... inside, -1 outside.
+
+    Turns follow each other along ``t``; there are at most ``num_turns`` (static) of them.
+    """
+    counts = turn_token_counts(turn, num_turns, where=where)
+    before = turns_to_tokens(jnp.cumsum(counts, -1) - counts, turn)
+    return jnp.where(where, jnp.cumsum(where, -1) - 1 - before.astype(jnp.int32), -1)

@@ -5,6 +5,7 @@
 ``recipes`` the methods of the field, a sentence each.
 """
 
+from rlagents.methods import predicates
 from rlagents.methods.base import (
     MethodError,
     Role,
@@ -21,6 +22,7 @@ from rlagents.methods.base import (
 from rlagents.methods.border import on_policy
 from rlagents.methods.compose import Chain, chain, identity, masked, named_chain
 from rlagents.methods.estimators import group_advantage
+from rlagents.methods.filters import drop, mute, mute_turn_beginnings
 from rlagents.methods.method import Measures, Method, method
 from rlagents.methods.penalties import kl_penalty_k3
 from rlagents.methods.reductions import Reduction, constant, sequence_mean, token_mean
@@ -38,6 +40,7 @@ __all__ = [
     "chain",
     "clipped_surrogate",
     "constant",
+    "drop",
     "estimator",
     "fact",
     "filter_stage",
@@ -46,9 +49,12 @@ __all__ = [
     "kl_penalty_k3",
     "masked",
     "method",
+    "mute",
+    "mute_turn_beginnings",
     "named_chain",
     "on_policy",
     "penalty",
+    "predicates",
     "reshaper",
     "reward_stage",
     "sequence_mean",
