@@ -76,16 +76,19 @@ def masked_std(
     axis: Axis,
     ddof: int,
     relative_floor: float = RELATIVE_FLOOR,
+    scale: Any = None,
     keepdims: bool = False,
 ) -> Array:
-    """Square root of :func:`masked_variance`; exactly 0 where it is at most ``relative_floor * max |x|``.
+    """Square root of :func:`masked_variance`; exactly 0 where it is at most ``relative_floor * scale``.
 
-    Equal values give exactly 0, whatever their size: the mean of n equal floats may miss them by a rounding step, and
-    that step divided by itself is a whole standard deviation. The gradient where the result is 0 is 0.
+    ``scale`` is ``max |x|`` where ``where`` is True, unless given (for an ``x`` that was centred before). Equal values
+    give exactly 0, whatever their size: the mean of n equal floats may miss them by a rounding step, and that step
+    divided by itself is a whole standard deviation. The gradient where the result is 0 is 0.
     """
     x = promote(x)
     variance = masked_variance(x, where, axis=axis, ddof=ddof, keepdims=keepdims)
-    scale = jnp.max(jnp.where(where, jnp.abs(x), 0), axis=axis, keepdims=keepdims, initial=0)
+    if scale is None:
+        scale = jnp.max(jnp.where(where, jnp.abs(x), 0), axis=axis, keepdims=keepdims, initial=0)
     positive = variance > jnp.square(relative_floor * scale)
     return jnp.where(positive, jnp.sqrt(jnp.where(positive, variance, 1)), 0)
 
