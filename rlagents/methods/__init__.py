@@ -5,7 +5,7 @@
 ``recipes`` the methods of the field, a sentence each.
 """
 
-from rlagents.methods import predicates
+from rlagents.methods import exploration, predicates
 from rlagents.methods.base import (
     MethodError,
     Role,
@@ -28,10 +28,18 @@ from rlagents.methods.baselines import (
     whitened_advantage,
 )
 from rlagents.methods.border import on_policy
+from rlagents.methods.calibration import rebalance_answers, soften_negative_turns
 from rlagents.methods.compose import Chain, chain, identity, masked, named_chain
 from rlagents.methods.estimators import group_advantage
+from rlagents.methods.exploration import entropy_bonus
 from rlagents.methods.filters import drop, mute, mute_turn_beginnings
 from rlagents.methods.method import Measures, Method, method
+from rlagents.methods.offpolicy import (
+    masked_sequence_weights,
+    masked_token_weights,
+    truncated_sequence_weights,
+    truncated_token_weights,
+)
 from rlagents.methods.penalties import kl_penalty_k3
 from rlagents.methods.reductions import Reduction, constant, sequence_mean, token_mean
 from rlagents.methods.rewards import format_gate, kl_in_reward, named_reward, overlong_penalty, turn_rewards
@@ -52,7 +60,9 @@ __all__ = [
     "condition_advantage",
     "constant",
     "drop",
+    "entropy_bonus",
     "estimator",
+    "exploration",
     "fact",
     "filter_stage",
     "format_gate",
@@ -63,6 +73,8 @@ __all__ = [
     "kl_penalty_k3",
     "leave_one_out_advantage",
     "masked",
+    "masked_sequence_weights",
+    "masked_token_weights",
     "method",
     "mute",
     "mute_turn_beginnings",
@@ -72,11 +84,15 @@ __all__ = [
     "overlong_penalty",
     "penalty",
     "predicates",
+    "rebalance_answers",
     "reshaper",
     "reward_stage",
     "sequence_mean",
+    "soften_negative_turns",
     "surrogate",
     "token_mean",
+    "truncated_sequence_weights",
+    "truncated_token_weights",
     "turn_return_advantage",
     "turn_rewards",
     "whitened_advantage",
