@@ -40,7 +40,7 @@ def everywhere(rewards: Rewards, masks: Masks) -> Bool[Array, "p g t"]:
 
 
 def over_trajectory(entropy: Float[Array, "p g t"], mask: Bool[Array, "p g t"]) -> Float[Array, "p g t"]:
-    """``z = (H - mean_t H) / (std_t H + 1e-8)`` over a trajectory's trained tokens, population std; 0 where all H equal."""
+    """``z = (H - mean_t H) / (std_t H + 1e-8)`` over a trajectory's trained tokens, population std; 0 for equal ones."""
     return _z_score(entropy, mask, (-1,))
 
 
@@ -85,8 +85,8 @@ def entropy_bonus(
     """``A[t] <- enters(A[t], coefficient * gate[t] * z[t])``, with ``z`` from ``against(old_entropy)``.
 
     ``gate`` is 1 on tokens of ``which`` whose entropy is among the highest ``top_fraction`` of their trajectory (ties
-    count in), else 0. TAO-RL, arXiv 2606.03762: ``which=after_successful_call``, coefficient 0.01; its top-fraction gate
-    is 0.2 of the tokens. AEPO's entropy-balanced advantage, arXiv 2510.14545: ``which=everywhere``.
+    count in), else 0. TAO-RL, arXiv 2606.03762: ``which=after_successful_call``, coefficient 0.01, gate 0.2
+    of the tokens. AEPO's entropy-balanced advantage, arXiv 2510.14545: ``which=everywhere``.
 
     Reads ``advantages``, ``mask``, ``old_entropy`` (needed), and what ``which`` reads; no gradient. Metric:
     ``bonus_tokens`` (share of trained tokens behind the gate).
