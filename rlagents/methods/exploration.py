@@ -40,7 +40,7 @@ def everywhere(rewards: Rewards, masks: Masks) -> Bool[Array, "p g t"]:
 
 
 def over_trajectory(entropy: Float[Array, "p g t"], mask: Bool[Array, "p g t"]) -> Float[Array, "p g t"]:
-    """``z = (H - mean_t H) / (std_t H + 1e-8)`` over a trajectory's trained tokens, population std; 0 for equal ones."""
+    """``z = (H - mean_t H) / (std_t H + 1e-8)`` over a trajectory's trained tokens, population std; 0 for equal H."""
     return _z_score(entropy, mask, (-1,))
 
 
