@@ -43,7 +43,14 @@ from rlagents.methods.offpolicy import (
 from rlagents.methods.penalties import kl_penalty_k3
 from rlagents.methods.reductions import Reduction, constant, sequence_mean, token_mean
 from rlagents.methods.rewards import format_gate, kl_in_reward, named_reward, overlong_penalty, turn_rewards
-from rlagents.methods.surrogates import clipped_surrogate
+from rlagents.methods.sequence_surrogates import sequence_surrogate, sequence_surrogate_by_token
+from rlagents.methods.surrogates import (
+    clipped_surrogate,
+    dual_clip_surrogate,
+    gradient_keeping_surrogate,
+    policy_gradient,
+    weighted_surrogate,
+)
 
 __all__ = [
     "Chain",
@@ -60,12 +67,14 @@ __all__ = [
     "condition_advantage",
     "constant",
     "drop",
+    "dual_clip_surrogate",
     "entropy_bonus",
     "estimator",
     "exploration",
     "fact",
     "filter_stage",
     "format_gate",
+    "gradient_keeping_surrogate",
     "group_advantage",
     "group_baseline_whitened_advantage",
     "identity",
@@ -83,11 +92,14 @@ __all__ = [
     "on_policy",
     "overlong_penalty",
     "penalty",
+    "policy_gradient",
     "predicates",
     "rebalance_answers",
     "reshaper",
     "reward_stage",
     "sequence_mean",
+    "sequence_surrogate",
+    "sequence_surrogate_by_token",
     "soften_negative_turns",
     "surrogate",
     "token_mean",
@@ -95,5 +107,6 @@ __all__ = [
     "truncated_token_weights",
     "turn_return_advantage",
     "turn_rewards",
+    "weighted_surrogate",
     "whitened_advantage",
 ]
