@@ -33,6 +33,7 @@ from rlagents.methods.compose import Chain, chain, identity, masked, named_chain
 from rlagents.methods.estimators import group_advantage
 from rlagents.methods.exploration import entropy_bonus
 from rlagents.methods.filters import drop, mute, mute_turn_beginnings
+from rlagents.methods.likelihood import likelihood_drop_penalty, likelihood_drop_penalty_by_trajectory
 from rlagents.methods.method import Measures, Method, method
 from rlagents.methods.offpolicy import (
     masked_sequence_weights,
@@ -40,7 +41,13 @@ from rlagents.methods.offpolicy import (
     truncated_sequence_weights,
     truncated_token_weights,
 )
-from rlagents.methods.penalties import kl_penalty_k3
+from rlagents.methods.penalties import (
+    adaptive_kl_penalty,
+    entropy_regularizer,
+    kl_penalty_k1,
+    kl_penalty_k2,
+    kl_penalty_k3,
+)
 from rlagents.methods.reductions import Reduction, constant, sequence_mean, token_mean
 from rlagents.methods.rewards import format_gate, kl_in_reward, named_reward, overlong_penalty, turn_rewards
 from rlagents.methods.sequence_surrogates import sequence_surrogate, sequence_surrogate_by_token
@@ -60,6 +67,7 @@ __all__ = [
     "Reduction",
     "Role",
     "Transform",
+    "adaptive_kl_penalty",
     "advantages_of",
     "centered_advantage",
     "chain",
@@ -69,6 +77,7 @@ __all__ = [
     "drop",
     "dual_clip_surrogate",
     "entropy_bonus",
+    "entropy_regularizer",
     "estimator",
     "exploration",
     "fact",
@@ -79,8 +88,12 @@ __all__ = [
     "group_baseline_whitened_advantage",
     "identity",
     "kl_in_reward",
+    "kl_penalty_k1",
+    "kl_penalty_k2",
     "kl_penalty_k3",
     "leave_one_out_advantage",
+    "likelihood_drop_penalty",
+    "likelihood_drop_penalty_by_trajectory",
     "masked",
     "masked_sequence_weights",
     "masked_token_weights",
