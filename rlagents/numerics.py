@@ -89,8 +89,8 @@ def masked_std(
     variance = masked_variance(x, where, axis=axis, ddof=ddof, keepdims=keepdims)
     if scale is None:
         scale = jnp.max(jnp.where(where, jnp.abs(x), 0), axis=axis, keepdims=keepdims, initial=0)
-    positive = variance > jnp.square(relative_floor * scale)
-    return jnp.where(positive, jnp.sqrt(jnp.where(positive, variance, 1)), 0)
+    alike = variance <= jnp.square(relative_floor * scale)  # False for NaN, which is to be seen
+    return jnp.where(alike, 0, jnp.sqrt(jnp.where(alike, 1, variance)))
 
 
 def log_ratio(numerator: Any, denominator: Any, *, bound: float = LOG_RATIO_BOUND) -> Array:

@@ -65,7 +65,7 @@ def condition_advantage(*, ddof: int, epsilon: float) -> Transform:
         others = jnp.broadcast_to(credit.rewards[..., None, :], alike.shape)
         better = jnp.diagonal(masked_center(others, alike, axis=-1), axis1=-2, axis2=-1)
         std = masked_std(others, alike, axis=-1, ddof=ddof)
-        advantages = jnp.where(credit.valid & (std > 0), safe_divide(better, std + epsilon), 0)
+        advantages = jnp.where(credit.valid & (std != 0), safe_divide(better, std + epsilon), 0)
         metrics = {
             "reward_mean": Mean.of(credit.rewards, credit.valid),
             "zero_variance_conditions": Mean.of(std == 0, credit.valid),
@@ -101,7 +101,7 @@ def whitened_advantage(*, kl_coefficient: float, epsilon: float) -> Transform:
             returns -= kl_coefficient * ahead
         scale = jnp.max(jnp.where(credit.mask, jnp.abs(returns), 0), initial=0)
         std = masked_std(better, credit.mask, axis=None, ddof=0, scale=scale)
-        advantages = jnp.where(std > 0, safe_divide(better, std + epsilon), 0)
+        advantages = jnp.where(std != 0, safe_divide(better, std + epsilon), 0)
         return _written(credit, advantages), {"reward_mean": Mean.of(credit.rewards, credit.valid)}
 
     return estimator("whitened_advantage", credit, {"old", "reference"} if kl_coefficient > 0 else set())
@@ -158,7 +158,7 @@ def turn_return_advantage(*, discount: float, ddof: int, epsilon: float) -> Tran
 def _standardised(x, where, axis, ddof, epsilon):
     """``(x - mean) / (std + epsilon)`` along ``axis`` where ``where`` is True; 0 where the std is."""
     std = masked_std(x, where, axis=axis, ddof=ddof, relative_floor=RELATIVE_FLOOR, keepdims=True)
-    return jnp.where(std > 0, safe_divide(masked_center(x, where, axis=axis), std + epsilon), 0)
+    return jnp.where(std != 0, safe_divide(masked_center(x, where, axis=axis), std + epsilon), 0)
 
 
 def _written(credit, advantages):

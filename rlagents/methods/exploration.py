@@ -116,7 +116,7 @@ def _after(counts, masks):
 
 def _z_score(entropy, mask, axes):
     std = masked_std(entropy, mask, axis=axes, ddof=0, keepdims=True)
-    return jnp.where(std > 0, safe_divide(masked_center(entropy, mask, axis=axes), std + _EPSILON), 0)
+    return jnp.where(std != 0, safe_divide(masked_center(entropy, mask, axis=axes), std + _EPSILON), 0)
 
 
 def _highest(entropy, mask, fraction):
