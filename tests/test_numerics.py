@@ -132,6 +132,6 @@ def test_mean_adds_across_slices_and_ignores_what_is_hidden():
 
 def test_what_is_no_number_has_no_spread_either():
     x, where = jnp.array([[1.0, jnp.nan, 2.0], [1.0, jnp.nan, 1.0]]), jnp.array([[True] * 3, [True, False, True]])
-    std = masked_std(x, where, axis=-1, ddof=0)
+    std = numerics.masked_std(x, where, axis=-1, ddof=0)
     assert jnp.isnan(std[0])
     assert std[1] == 0
