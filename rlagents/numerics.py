@@ -76,18 +76,21 @@ def masked_std(
     axis: Axis,
     ddof: int,
     relative_floor: float = RELATIVE_FLOOR,
+    scale: Any = None,
     keepdims: bool = False,
 ) -> Array:
-    """Square root of :func:`masked_variance`; exactly 0 where it is at most ``relative_floor * max |x|``.
+    """Square root of :func:`masked_variance`; exactly 0 where it is at most ``relative_floor * scale``.
 
-    Equal values give exactly 0, whatever their size: the mean of n equal floats may miss them by a rounding step, and
-    that step divided by itself is a whole standard deviation. The gradient where the result is 0 is 0.
+    ``scale`` is ``max |x|`` where ``where`` is True, unless given (for an ``x`` that was centred before). Equal values
+    give exactly 0, whatever their size: the mean of n equal floats may miss them by a rounding step, and that step
+    divided by itself is a whole standard deviation. The gradient where the result is 0 is 0.
     """
     x = promote(x)
     variance = masked_variance(x, where, axis=axis, ddof=ddof, keepdims=keepdims)
-    scale = jnp.max(jnp.where(where, jnp.abs(x), 0), axis=axis, keepdims=keepdims, initial=0)
-    positive = variance > jnp.square(relative_floor * scale)
-    return jnp.where(positive, jnp.sqrt(jnp.where(positive, variance, 1)), 0)
+    if scale is None:
+        scale = jnp.max(jnp.where(where, jnp.abs(x), 0), axis=axis, keepdims=keepdims, initial=0)
+    alike = variance <= jnp.square(relative_floor * scale)  # False for NaN, which is to be seen
+    return jnp.where(alike, 0, jnp.sqrt(jnp.where(alike, 1, variance)))
 
 
 def log_ratio(numerator: Any, denominator: Any, *, bound: float = LOG_RATIO_BOUND) -> Array:
@@ -122,3 +125,13 @@ def tokens_to_turns(per_token: Any, turn: Int[Array, "*b t"], num_turns: int, *,
 def turn_token_counts(turn: Int[Array, "*b t"], num_turns: int, *, where: Bool[Array, "*b t"]) -> Float[Array, "*b s"]:
     """Tokens of each turn where ``where`` is True: ``[*b s]``."""
     return tokens_to_turns(jnp.ones(turn.shape, jnp.result_type(float)), turn, num_turns, where=where)
+
+
+def rank_in_turn(turn: Int[Array, "*b t"], num_turns: int, *, where: Bool[Array, "*b t"]) -> Int[Array, "*b t"]:
+    """How many tokens of the same turn, where ``where`` is True, come before each: 0, 1, ... inside, -1 outside.
+
+    Turns follow each other along ``t``; there are at most ``num_turns`` (static) of them.
+    """
+    counts = turn_token_counts(turn, num_turns, where=where)
+    before = turns_to_tokens(jnp.cumsum(counts, -1) - counts, turn)
+    return jnp.where(where, jnp.cumsum(where, -1) - 1 - before.astype(jnp.int32), -1)

@@ -128,3 +128,10 @@ def test_mean_adds_across_slices_and_ignores_what_is_hidden():
     np.testing.assert_allclose(parts.value, x[where].mean(), rtol=1e-6)
     assert Mean.of(x, np.zeros_like(where)).value == 0
     assert Mean.of(jnp.ones(3, jnp.bfloat16), jnp.ones(3, bool)).total.dtype == jnp.float32
+
+
+def test_what_is_no_number_has_no_spread_either():
+    x, where = jnp.array([[1.0, jnp.nan, 2.0], [1.0, jnp.nan, 1.0]]), jnp.array([[True] * 3, [True, False, True]])
+    std = numerics.masked_std(x, where, axis=-1, ddof=0)
+    assert jnp.isnan(std[0])
+    assert std[1] == 0

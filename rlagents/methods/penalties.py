@@ -2,9 +2,9 @@
 
 import jax.numpy as jnp
 
-from rlagents.methods.base import Transform, fact, penalty
+from rlagents.methods.base import Role, Transform, fact, penalty
 from rlagents.methods.compose import Chain, identity
-from rlagents.numerics import log_ratio
+from rlagents.numerics import log_ratio, masked_mean, safe_divide
 from rlagents.types import Mean
 
 
@@ -36,3 +36,97 @@ def kl_penalty_k3(coefficient: float) -> Transform | Chain:
         return coefficient * k3, {"kl": Mean.of(k3, credit.mask)}
 
     return penalty("kl_penalty_k3", loss, {"reference"})
+
+
+def kl_penalty_k1(coefficient: float) -> Transform | Chain:
+    """``term = coefficient * k1``, ``k1 = policy - reference`` per token: the right value, the wrong gradient.
+
+    Its mean over tokens of the policy is ``KL(policy || reference)``. Its gradient by ``policy`` is the constant
+    ``coefficient``, which does not know the reference and, over tokens sampled from the policy, averages to nothing
+    but noise: as a loss it does not hold the policy anywhere. It is here to be compared with; as credit, in
+    :func:`rlagents.methods.rewards.kl_in_reward`, it is right. (Schulman, 2020; arXiv 2505.17508 for the gradients.)
+
+    Reads ``policy``, ``reference``; needs ``reference``. Metric: ``kl``. 0 is ``identity()``. ValueError below 0.
+    """
+    return _kl_penalty("kl_penalty_k1", coefficient, lambda d: d)
+
+
+def kl_penalty_k2(coefficient: float) -> Transform | Chain:
+    """``term = coefficient * k2``, ``k2 = (policy - reference)^2 / 2`` per token: a biased value, the right gradient.
+
+    By ``policy`` it is ``coefficient * (policy - reference)``, and over tokens sampled from the policy the gradient of
+    the weights is that of ``KL(policy || reference)``, the direction meant. (Schulman, 2020; arXiv 2505.17508.)
+
+    Reads ``policy``, ``reference``; needs ``reference``. Metric: ``kl``, the mean of k2. 0 is ``identity()``. Raises
+    ValueError below 0.
+    """
+    return _kl_penalty("kl_penalty_k2", coefficient, lambda d: 0.5 * jnp.square(d))
+
+
+def _kl_penalty(name, coefficient, estimate):
+    if coefficient < 0:
+        raise ValueError(f"{name}(coefficient={coefficient}): expected 0 (no penalty) or more, such as 0.04.")
+    if coefficient == 0:
+        return identity()
+
+    def loss(logprobs, credit, masks):
+        value = estimate(log_ratio(logprobs.policy, fact(name, logprobs, "reference")))
+        return coefficient * value, {"kl": Mean.of(value, credit.mask)}
+
+    return penalty(name, loss, {"reference"})
+
+
+def entropy_regularizer(coefficient: float) -> Transform | Chain:
+    """Keep the policy from hardening: ``term = -coefficient * H`` with the live entropy ``H`` (nats) of each token.
+
+    Gradient flows through ``entropy`` alone: ``-coefficient``. Reads ``entropy``. 0 is ``identity()``. ValueError
+    below 0. (Williams and Peng, 1991.)
+    """
+    if coefficient < 0:
+        raise ValueError(f"entropy_regularizer(coefficient={coefficient}): expected 0 or more, such as 0.001.")
+    if coefficient == 0:
+        return identity()
+
+    def loss(logprobs, credit, masks):
+        return -coefficient * fact("entropy_regularizer", logprobs, "entropy"), {}
+
+    return penalty("entropy_regularizer", loss)
+
+
+def adaptive_kl_penalty(initial: float, *, target: float, horizon: float) -> Transform:
+    """:func:`kl_penalty_k3` whose coefficient follows the distance: more where it is above ``target``, less below.
+
+    Once a rollout batch, ``b <- b * (1 + clip(d / target - 1, -0.2, 0.2) / horizon)``, where ``d`` is the mean of
+    ``old - reference`` over trained tokens (nats, k1) and ``horizon`` counts rollout batches: after that many, a
+    distance far off has changed ``b`` by a factor of about 1.2. Ziegler et al., arXiv 1909.08593, section 2.2, in units
+    of batches. The state is ``b``, a scalar, and starts at ``initial``; a batch without trained tokens leaves it.
+
+    Gradient as :func:`kl_penalty_k3`; none through ``b``. Reads ``policy``, ``reference``, ``old``; needs ``old`` and
+    ``reference``. Metrics: ``kl``, ``kl_coefficient``. Raises ValueError unless all three are above 0.
+    """
+    if not (initial > 0 and target > 0 and horizon > 0):
+        raise ValueError(
+            f"adaptive_kl_penalty(initial={initial}, target={target}, horizon={horizon}): expected all above 0, such as"
+            " 0.1, 0.05 (nats) and 10 (rollout batches)."
+        )
+
+    def credit(coefficient, credit, logprobs, rewards, masks):
+        old, reference = (fact("adaptive_kl_penalty", logprobs, field) for field in ("old", "reference"))
+        distance = masked_mean(old - reference, credit.mask, axis=None)
+        step = safe_divide(jnp.clip(safe_divide(distance, target) - 1, -0.2, 0.2), horizon)
+        coefficient = jnp.where(jnp.any(credit.mask), coefficient * (1 + step), coefficient)
+        return credit, coefficient, {"kl_coefficient": Mean.of(coefficient, jnp.array(True))}
+
+    def loss(coefficient, logprobs, credit, masks):
+        d = log_ratio(fact("adaptive_kl_penalty", logprobs, "reference"), logprobs.policy)
+        k3 = jnp.expm1(d) - d
+        return coefficient * k3, {"kl": Mean.of(k3, credit.mask)}
+
+    return Transform(
+        name="adaptive_kl_penalty",
+        role=Role.PENALTY,
+        needs=frozenset({"old", "reference"}),
+        init=lambda: jnp.full((), initial, jnp.result_type(float)),
+        credit=credit,
+        loss=loss,
+    )

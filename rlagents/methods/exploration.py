@@ -1,0 +1,127 @@
+"""Reshapers that encourage exploration where the policy was in doubt: entropy in the advantage.
+
+An entropy bonus is put together from small functions, so that each paper's choice is one argument: *which* tokens
+(:func:`after_successful_call`, :func:`after_any_call`, :func:`everywhere`), *against what* entropy is measured
+(:func:`over_trajectory`, :func:`over_batch`), *how many* of the most doubtful (``top_fraction``), and *how* the bonus
+enters (:func:`multiplied`, :func:`added`, :func:`added_up_to`). Entropy is the fact ``old_entropy``, that of the
+weights that sampled: no gradient flows into it.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from rlagents.methods.base import Transform, advantages_of, fact, reshaper
+from rlagents.numerics import masked_center, masked_count, masked_std, safe_divide, turns_to_tokens
+from rlagents.types import Masks, Mean, Rewards
+
+Which = Callable[[Rewards, Masks], Bool[Array, "p g t"]]
+Against = Callable[[Float[Array, "p g t"], Bool[Array, "p g t"]], Float[Array, "p g t"]]
+Enters = Callable[[Float[Array, "p g t"], Float[Array, "p g t"]], Float[Array, "p g t"]]
+
+_EPSILON = 1e-8
+
+
+def after_successful_call(rewards: Rewards, masks: Masks) -> Bool[Array, "p g t"]:
+    """Tokens of a turn right after one with a successful tool call (TAO-RL's summary)."""
+    return _after(rewards.turn_tool_successes, masks)
+
+
+def after_any_call(rewards: Rewards, masks: Masks) -> Bool[Array, "p g t"]:
+    """Tokens of a turn right after one with a tool call, successful or not (TAO-RL's released code)."""
+    return _after(rewards.turn_tool_calls, masks)
+
+
+def everywhere(rewards: Rewards, masks: Masks) -> Bool[Array, "p g t"]:
+    """All tokens (AEPO)."""
+    return masks.trainable
+
+
+def over_trajectory(entropy: Float[Array, "p g t"], mask: Bool[Array, "p g t"]) -> Float[Array, "p g t"]:
+    """``z = (H - mean_t H) / (std_t H + 1e-8)`` over a trajectory's trained tokens, population std; 0 for equal H."""
+    return _z_score(entropy, mask, (-1,))
+
+
+def over_batch(entropy: Float[Array, "p g t"], mask: Bool[Array, "p g t"]) -> Float[Array, "p g t"]:
+    """The same over all trained tokens of the rollout batch, as the released codes do: not separable by row."""
+    return _z_score(entropy, mask, (-3, -2, -1))
+
+
+def multiplied(advantages: Float[Array, "p g t"], bonus: Float[Array, "p g t"]) -> Float[Array, "p g t"]:
+    """``A (1 + bonus)``: keeps the sign while ``bonus > -1``; in a bad trajectory, doubt is punished *more*."""
+    return advantages * (1 + bonus)
+
+
+def added(advantages: Float[Array, "p g t"], bonus: Float[Array, "p g t"]) -> Float[Array, "p g t"]:
+    """``A + bonus``: doubt is praised whatever came of it."""
+    return advantages + bonus
+
+
+def added_up_to(share: float) -> Enters:
+    """``A + clip(bonus, -|A| * share, |A| * share)``: added, and for a ``share`` below 1 never past 0.
+
+    Raises ValueError for a negative ``share``.
+    """
+    if share < 0:
+        raise ValueError(f"added_up_to(share={share}): expected 0 or more, as a share of |A|, such as 0.5.")
+
+    def enters(advantages, bonus):
+        most = jnp.abs(advantages) * share
+        return advantages + jnp.clip(bonus, -most, most)
+
+    return enters
+
+
+def entropy_bonus(
+    coefficient: float,
+    *,
+    which: Which,
+    against: Against = over_trajectory,
+    top_fraction: float = 1.0,
+    enters: Enters = multiplied,
+) -> Transform:
+    """``A[t] <- enters(A[t], coefficient * gate[t] * z[t])``, with ``z`` from ``against(old_entropy)``.
+
+    ``gate`` is 1 on tokens of ``which`` whose entropy is among the highest ``top_fraction`` of their trajectory (ties
+    count in), else 0. TAO-RL, arXiv 2606.03762: ``which=after_successful_call``, coefficient 0.01, gate 0.2
+    of the tokens. AEPO's entropy-balanced advantage, arXiv 2510.14545: ``which=everywhere``.
+
+    Reads ``advantages``, ``mask``, ``old_entropy`` (needed), and what ``which`` reads; no gradient. Metric:
+    ``bonus_tokens`` (share of trained tokens behind the gate).
+
+    Raises ValueError for a ``top_fraction`` outside ``(0, 1]``.
+
+    >>> entropy_bonus(0.01, which=after_successful_call).needs
+    frozenset({'old_entropy'})
+    """
+    if not 0 < top_fraction <= 1:
+        raise ValueError(f"entropy_bonus(top_fraction={top_fraction}): expected more than 0 and at most 1.")
+
+    def credit(credit, logprobs, rewards, masks):
+        entropy = fact("entropy_bonus", logprobs, "old_entropy")
+        gate = credit.mask & which(rewards, masks) & _highest(entropy, credit.mask, top_fraction)
+        bonus = jnp.where(gate, coefficient * against(entropy, credit.mask), 0)
+        advantages = enters(advantages_of("entropy_bonus", credit), bonus)
+        return replace(credit, advantages=advantages), {"bonus_tokens": Mean.of(gate, credit.mask)}
+
+    return reshaper("entropy_bonus", credit, {"old_entropy"})
+
+
+def _after(counts, masks):
+    before = jnp.pad(counts[..., :-1] > 0, ((0, 0), (0, 0), (1, 0)))
+    return turns_to_tokens(before, masks.turn)
+
+
+def _z_score(entropy, mask, axes):
+    std = masked_std(entropy, mask, axis=axes, ddof=0, keepdims=True)
+    return jnp.where(std != 0, safe_divide(masked_center(entropy, mask, axis=axes), std + _EPSILON), 0)
+
+
+def _highest(entropy, mask, fraction):
+    """The ``ceil(fraction * n)`` highest of each row's ``n`` trained tokens, and those equal to the least of them."""
+    falling = -jnp.sort(jnp.where(mask, -entropy, jnp.inf), axis=-1)
+    count = jnp.ceil(fraction * masked_count(mask, axis=-1, keepdims=True)).astype(jnp.int32)
+    least = jnp.take_along_axis(falling, jnp.maximum(count - 1, 0), axis=-1)
+    return mask & (entropy >= least)

@@ -1,0 +1,63 @@
+"""Filters: who is trained on. ``valid`` and ``mask`` only go from True to False; nothing is gathered.
+
+``drop`` and ``mute`` differ in one thing: whether a member left out of the loss still counts in the statistics of its
+group, which the estimator takes over ``valid``.
+"""
+
+from dataclasses import replace
+
+from rlagents.methods.base import Transform, filter_stage
+from rlagents.methods.predicates import Predicate
+from rlagents.numerics import rank_in_turn
+from rlagents.types import Mean
+
+
+def drop(which: Predicate) -> Transform:
+    """Leave members out of the loss *and* of their group's statistics: these are taken over the survivors.
+
+    ``valid <- valid and not which``, and ``mask`` with it. Reads what the predicate reads; no gradient; groups are
+    treated separately. Metric: ``dropped/<predicate>``, the share of the members that were valid before.
+
+    >>> from rlagents.methods import predicates
+    >>> drop(predicates.truncated).name
+    'drop_truncated'
+    """
+
+    def credit(credit, logprobs, rewards, masks):
+        out = which(credit, rewards, masks)
+        kept = replace(credit, valid=credit.valid & ~out, mask=credit.mask & ~out[..., None])
+        return kept, {f"dropped/{which.__name__}": Mean.of(out, credit.valid)}
+
+    return filter_stage(f"drop_{which.__name__}", credit)
+
+
+def mute(which: Predicate) -> Transform:
+    """Leave members out of the loss, but not out of their group's statistics: only ``mask`` is lowered.
+
+    So do the released codes of TAO-RL (arXiv 2606.03762) and SimpleTIR (arXiv 2509.02479), which multiply the loss mask
+    and leave the rewards in the group's mean and std. Reads what the predicate reads; no gradient; groups are treated
+    separately. Metric: ``muted/<predicate>``, the share of valid members.
+    """
+
+    def credit(credit, logprobs, rewards, masks):
+        out = which(credit, rewards, masks)
+        muted = replace(credit, mask=credit.mask & ~out[..., None])
+        return muted, {f"muted/{which.__name__}": Mean.of(out, credit.valid)}
+
+    return filter_stage(f"mute_{which.__name__}", credit)
+
+
+def mute_turn_beginnings(num_tokens: int) -> Transform:
+    """Take no loss on the first ``num_tokens`` sampled tokens of every turn, such as a think prefix nobody forced.
+
+    ``mask[t] <- mask[t] and #{MODEL tokens before t in its turn} >= num_tokens``. A prefix that is forced is never
+    trained anyway. Reads ``masks``; no gradient; rows are treated separately. Raises ValueError below 1.
+    """
+    if num_tokens < 1:
+        raise ValueError(f"mute_turn_beginnings(num_tokens={num_tokens}): expected 1 token or more.")
+
+    def credit(credit, logprobs, rewards, masks):
+        place = rank_in_turn(masks.turn, rewards.turn_scores.shape[-1], where=masks.trainable)
+        return replace(credit, mask=credit.mask & (place >= num_tokens)), {}
+
+    return filter_stage("mute_turn_beginnings", credit)

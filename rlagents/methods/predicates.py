@@ -1,0 +1,78 @@
+"""Which members of a group a filter means: ``(credit, rewards, masks) -> [p g]`` bool, True for those to leave out.
+
+The same predicates serve the stages of :mod:`rlagents.methods.filters` and the choice of groups worth collecting. All
+are facts (no gradient) and look at one group at a time. What they say of a member that is not valid means nothing.
+A predicate's ``__name__`` names the stage and its metric.
+"""
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool
+
+from rlagents.numerics import masked_center, masked_count, masked_mean
+from rlagents.types import Credit, Masks, Rewards
+
+Predicate = Callable[[Credit, Rewards, Masks], Bool[Array, "p g"]]
+
+
+def failed_tools(credit: Credit, rewards: Rewards, masks: Masks) -> Bool[Array, "p g"]:
+    """Members that called a tool at least once and succeeded never: ``sum_s calls > 0`` and ``sum_s successes == 0``.
+
+    A member without any call is kept. TAO-RL, arXiv 2606.03762, first criterion of O_valid.
+    """
+    calls, successes = jnp.sum(rewards.turn_tool_calls, -1), jnp.sum(rewards.turn_tool_successes, -1)
+    return (calls > 0) & (successes == 0)
+
+
+def void_turns(credit: Credit, rewards: Rewards, masks: Masks) -> Bool[Array, "p g"]:
+    """Members with at least one void turn, one with neither a call nor an answer. SimpleTIR, arXiv 2509.02479."""
+    return jnp.any(rewards.turn_void, -1)
+
+
+def truncated(credit: Credit, rewards: Rewards, masks: Masks) -> Bool[Array, "p g"]:
+    """Members cut off by a limit: overlong filtering of DAPO, arXiv 2503.14476, section 3.4."""
+    return masks.truncated
+
+
+def uniform_groups(credit: Credit, rewards: Rewards, masks: Masks) -> Bool[Array, "p g"]:
+    """All members of a group whose valid members have one and the same reward (to 1e-6 of the largest, in magnitude).
+
+    DAPO, arXiv 2503.14476, section 3.2, where rewards are binary; a group of one valid member is uniform.
+    """
+    largest = jnp.max(jnp.where(credit.valid, jnp.abs(credit.rewards), 0), axis=-1, keepdims=True)
+    apart = jnp.abs(masked_center(credit.rewards, credit.valid, axis=-1)) > 1e-6 * largest
+    return jnp.broadcast_to(~jnp.any(apart, -1, keepdims=True), credit.valid.shape)
+
+
+def pass_rate_outside(low: float, high: float) -> Predicate:
+    """All members of a group whose mean reward is not strictly between ``low`` and ``high``.
+
+    TAO-RL, arXiv 2606.03762, second criterion (0 and 1); SimpleTIR's released code 0.1 and 0.9. Rewards are taken as
+    success in ``[0, 1]``. Raises ValueError unless ``low < high``.
+    """
+    if not low < high:
+        raise ValueError(f"pass_rate_outside(low={low}, high={high}): expected low < high, such as 0 and 1.")
+
+    def predicate(credit: Credit, rewards: Rewards, masks: Masks) -> Bool[Array, "p g"]:
+        rate = masked_mean(credit.rewards, credit.valid, axis=-1, keepdims=True)
+        return jnp.broadcast_to(~((rate > low) & (rate < high)), credit.valid.shape)
+
+    predicate.__name__ = "pass_rate_outside"
+    return predicate
+
+
+def few_finished(minimum: int) -> Predicate:
+    """All members of a group with fewer than ``minimum`` valid members that were not truncated.
+
+    SimpleTIR's released code asks for 4. Raises ValueError below 1.
+    """
+    if minimum < 1:
+        raise ValueError(f"few_finished(minimum={minimum}): expected 1 finished member or more.")
+
+    def predicate(credit: Credit, rewards: Rewards, masks: Masks) -> Bool[Array, "p g"]:
+        finished = masked_count(credit.valid & ~masks.truncated, axis=-1, keepdims=True)
+        return jnp.broadcast_to(finished < minimum, credit.valid.shape)
+
+    predicate.__name__ = "few_finished"
+    return predicate

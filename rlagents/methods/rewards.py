@@ -1,0 +1,106 @@
+"""Reward shapers: rewards ``[p g]`` become other rewards, before the estimator compares them."""
+
+from dataclasses import replace
+
+import jax.numpy as jnp
+
+from rlagents.methods.base import MethodError, Transform, fact, reward_stage
+from rlagents.numerics import masked_sum, safe_divide
+from rlagents.types import Kind, Mean
+
+
+def overlong_penalty(max_tokens: int, buffer_tokens: int) -> Transform:
+    """Punish length beyond a soft limit: ``R <- R + clip((max - buffer - n) / buffer, -1, 0)``.
+
+    ``n`` counts MODEL tokens alone; what tools wrote is not the policy's doing. No penalty up to ``max_tokens -
+    buffer_tokens``, -1 from ``max_tokens`` on (DAPO, arXiv 2503.14476, eq. 13: 20480 and 4096). No gradient; members
+    are treated separately. Metric: ``overlong_penalty`` (mean over valid members).
+
+    Raises ValueError unless ``0 < buffer_tokens <= max_tokens``.
+    """
+    if not 0 < buffer_tokens <= max_tokens:
+        raise ValueError(
+            f"overlong_penalty(max_tokens={max_tokens}, buffer_tokens={buffer_tokens}): expected"
+            " 0 < buffer_tokens <= max_tokens, such as 20480 and 4096."
+        )
+
+    def credit(credit, logprobs, rewards, masks):
+        length = jnp.sum(masks.kind == Kind.MODEL, axis=-1)
+        penalty = jnp.clip(safe_divide(max_tokens - buffer_tokens - length, buffer_tokens), -1, 0)
+        return replace(credit, rewards=credit.rewards + penalty), {"overlong_penalty": Mean.of(penalty, credit.valid)}
+
+    return reward_stage("overlong_penalty", credit)
+
+
+def format_gate(fact_name: str, otherwise: float = 0.0) -> Transform:
+    """Pay only for well-formed trajectories: ``R <- R if rewards.named[fact_name] > 0 else otherwise``.
+
+    CalibAdv, arXiv 2604.18235: ``F1 * 1[valid format]``. No gradient; members are treated separately. Metric:
+    ``well_formed`` (share of valid members). Raises :class:`MethodError` when traced if the environment gives no such
+    fact.
+    """
+
+    def credit(credit, logprobs, rewards, masks):
+        fine = _named("format_gate", rewards, fact_name) > 0
+        return replace(credit, rewards=jnp.where(fine, credit.rewards, otherwise)), {
+            "well_formed": Mean.of(fine, credit.valid)
+        }
+
+    return reward_stage("format_gate", credit)
+
+
+def named_reward(fact_name: str, weight: float) -> Transform:
+    """Add another fact of the environment: ``R <- R + weight * rewards.named[fact_name]``.
+
+    No gradient; members are treated separately. Raises :class:`MethodError` when traced if the environment gives no
+    such fact.
+    """
+
+    def credit(credit, logprobs, rewards, masks):
+        return replace(credit, rewards=credit.rewards + weight * _named("named_reward", rewards, fact_name)), {}
+
+    return reward_stage("named_reward", credit)
+
+
+def turn_rewards(weight: float) -> Transform:
+    """Add what each turn earned: ``R <- R + weight * sum_s turn_scores[s]``.
+
+    A sum, so that a trajectory is not paid less for one more good turn. No gradient; members are treated separately.
+    Metric: ``turn_reward`` (mean over valid members of the sum, without weight).
+    """
+
+    def credit(credit, logprobs, rewards, masks):
+        earned = jnp.sum(rewards.turn_scores, axis=-1)
+        return replace(credit, rewards=credit.rewards + weight * earned), {"turn_reward": Mean.of(earned, credit.valid)}
+
+    return reward_stage("turn_rewards", credit)
+
+
+def kl_in_reward(coefficient: float) -> Transform:
+    """Take the distance from the reference off the reward: ``R <- R - coefficient * sum_t (old - reference)``.
+
+    The sum over trained tokens is the k1 estimate of ``KL(old || reference)`` of the trajectory. Being credit, it has
+    the right gradient in expectation, that of the KL, by the score function: unlike a k1 *penalty* (InstructGPT, arXiv
+    2203.02155, section 3.5). Reads and needs ``old``, ``reference``; no gradient; members are treated separately.
+    Metric: ``kl_in_reward`` (mean over valid members of the sum). Raises ValueError below 0.
+    """
+    if coefficient < 0:
+        raise ValueError(f"kl_in_reward(coefficient={coefficient}): expected 0 or more, such as 0.01.")
+
+    def credit(credit, logprobs, rewards, masks):
+        old, reference = (fact("kl_in_reward", logprobs, field) for field in ("old", "reference"))
+        distance = masked_sum(old - reference, credit.mask, axis=-1)
+        return replace(credit, rewards=credit.rewards - coefficient * distance), {
+            "kl_in_reward": Mean.of(distance, credit.valid)
+        }
+
+    return reward_stage("kl_in_reward", credit, {"old", "reference"})
+
+
+def _named(stage, rewards, fact_name):
+    if fact_name not in rewards.named:
+        raise MethodError(
+            f"stage '{stage}' reads Rewards.named['{fact_name}'], which is not there; the environment gives"
+            f" {sorted(rewards.named)}: let Outcome.named hold it, and name it in Experiment.named."
+        )
+    return rewards.named[fact_name]

@@ -1,0 +1,38 @@
+"""Entropy bonuses, token by token in float64."""
+
+import numpy as np
+
+
+def after_calls(counts, turn, mask):
+    """Tokens whose turn follows one with a count above 0."""
+    out = np.zeros(mask.shape, bool)
+    for i, j, k in zip(*np.nonzero(mask)):
+        s = turn[i, j, k]
+        out[i, j, k] = s > 0 and counts[i, j, s - 1] > 0
+    return out
+
+
+def scores(entropy, mask, over, epsilon):
+    """``(H - mean) / (std + epsilon)``, population std, over each trajectory or the batch."""
+    out = np.zeros(mask.shape)
+    p, g, t = mask.shape
+    rows = [[(i, j)] for i in range(p) for j in range(g)] if over == "trajectory" else [list(np.ndindex(p, g))]
+    for row in rows:
+        places = [(i, j, k) for i, j in row for k in range(t) if mask[i, j, k]]
+        values = np.array([float(entropy[place]) for place in places])
+        if not places or values.std() <= 1e-6 * np.abs(values).max():
+            continue
+        for place, value in zip(places, values):
+            out[place] = (value - values.mean()) / (values.std() + epsilon)
+    return out
+
+
+def top(entropy, mask, fraction):
+    """Per trajectory, the ``ceil(fraction * n)`` tokens of most entropy (and those equal to the least of them)."""
+    out = np.zeros(mask.shape, bool)
+    for i, j in np.ndindex(mask.shape[:2]):
+        values = sorted((float(h) for h, m in zip(entropy[i, j], mask[i, j]) if m), reverse=True)
+        if values:
+            least = values[int(np.ceil(np.float32(fraction) * np.float32(len(values)))) - 1]
+            out[i, j] = mask[i, j] & (np.asarray(entropy[i, j], float) >= least)
+    return out
