@@ -1,8 +1,9 @@
 """The algebra of methods: ``(logprobs, rewards, masks) -> loss``, composed of small stages.
 
 ``base`` the stage and its roles; ``compose`` chain, identity, named_chain, masked; ``border`` the one detach;
-``method`` the whole; ``reductions`` measures over tokens; ``estimators``, ``surrogates``, ``penalties`` the stages;
-``recipes`` the methods of the field, a sentence each.
+``method`` the whole; ``reductions`` measures over tokens. The stages: ``filters`` (with ``predicates``), ``rewards``,
+``estimators`` and ``baselines``, ``calibration``, ``exploration``, ``offpolicy``, ``surrogates`` and
+``sequence_surrogates``, ``penalties`` and ``likelihood``. ``recipes``: the methods of the field, a sentence each.
 """
 
 from rlagents.methods import exploration, predicates
