@@ -1,0 +1,67 @@
+"""Random compositions of the table's stages that respect the order, and some that do not."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rlagents.methods import MethodError, Role, chain, method, named_chain, token_mean
+from tests.effort import draws
+from tests.methods.batches import make_batch
+from tests.methods.harness import assert_close, run, whole
+from tests.methods.table import STAGES
+
+BY_ROLE = {
+    role: [name for name, stage in STAGES.items() if {s.role for s in chain(stage).stages} == {role}] for role in Role
+}
+MOST = 8
+
+
+def composed(seed):
+    """Up to eight stages in a lawful order: filters and rewards mixed, an estimator, reshapers; the loss anywhere."""
+    rng = np.random.default_rng(seed)
+
+    def some(*roles):
+        names = [name for role in roles for name in BY_ROLE[role]]
+        return list(rng.choice(names, rng.integers(0, 3), replace=False))
+
+    credit = [*some(Role.FILTER, Role.REWARD), rng.choice(BY_ROLE[Role.ESTIMATOR]), *some(Role.RESHAPER)]
+    for name in [rng.choice(BY_ROLE[Role.SURROGATE]), *some(Role.PENALTY)]:
+        credit.insert(rng.integers(0, len(credit) + 1), name)
+    assert 2 <= len(credit) <= MOST
+    # A name before every metric: two stages of one kind may stand in one chain.
+    parts = [(f"{place}", STAGES[name]) for place, name in enumerate(credit)]
+    return credit, method(named_chain(*parts), token_mean())
+
+
+@pytest.mark.parametrize("seed", range(draws(200)))
+def test_what_is_in_order_runs_and_keeps_the_laws(seed):
+    names, composition = composed(seed)
+    batch = make_batch(seed)
+    logprobs, rewards, masks = jax.tree.map(jnp.asarray, batch)
+    if seed % 10:
+        out = jax.tree.map(np.asarray, whole(composition, logprobs, rewards, masks))
+    else:
+        out = run(composition, batch)
+        eager = jax.tree.map(np.asarray, whole(composition, logprobs, rewards, masks))
+        assert_close(eager.credit, out.credit, relative=1e-5)
+        assert_close(eager.gradients[0].policy, out.gradients[0].policy, relative=1e-5, floor=1e-3)
+    assert np.isfinite(out.loss), names
+    for gradient in (out.gradients[0].policy, out.gradients[0].entropy):
+        assert np.isfinite(gradient).all(), names
+        assert (gradient[~out.credit.mask] == 0).all(), names
+    for field in ("old", "old_entropy", "reference", "rollout"):
+        assert (getattr(out.gradients[0], field) == 0).all(), names
+    assert not (out.credit.valid & ~masks.valid).any(), names
+    assert not (out.credit.mask & ~masks.trainable).any(), names
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_out_of_order_is_refused_with_what_to_put_where(seed):
+    rng = np.random.default_rng(seed)
+    late = rng.choice([Role.FILTER, Role.REWARD, Role.RESHAPER])
+    stage, estimator = STAGES[rng.choice(BY_ROLE[late])], STAGES[rng.choice(BY_ROLE[Role.ESTIMATOR])]
+    surrogate = STAGES[rng.choice(BY_ROLE[Role.SURROGATE])]
+    order = (stage, estimator) if late == Role.RESHAPER else (estimator, stage)
+    with pytest.raises(MethodError, match=r"put '.*' (before|after) '.*'"):
+        method(chain(surrogate, *order), token_mean())
