@@ -118,13 +118,15 @@ class Credit:
     """What flows through the credit half. ``valid`` and ``mask`` only ever go from True to False.
 
     ``rewards [p g]`` are shaped rewards, ``mask [p g t]`` the tokens that may be trained, ``advantages [p g t]`` None
-    until an estimator ran.
+    until an estimator ran. ``marks`` are sets of tokens that a credit half, which sees what the environment said,
+    leaves for a loss half, which does not.
     """
 
     rewards: Float[Array, "p g"]
     valid: Bool[Array, "p g"]
     mask: Bool[Array, "p g t"]
     advantages: Float[Array, "p g t"] | None = None
+    marks: Mapping[str, Bool[Array, "p g t"]] = dataclasses.field(default_factory=dict)
 
 
 @pytree

@@ -2,11 +2,12 @@
 
 ``base`` the stage and its roles; ``compose`` chain, identity, named_chain, masked; ``border`` the one detach;
 ``method`` the whole; ``reductions`` measures over tokens. The stages: ``filters`` (with ``predicates``), ``rewards``,
-``estimators`` and ``baselines``, ``calibration``, ``exploration``, ``offpolicy``, ``surrogates`` and
-``sequence_surrogates``, ``penalties`` and ``likelihood``. ``recipes``: the methods of the field, a sentence each.
+``estimators`` and ``baselines``, ``calibration``, ``exploration`` (and ``live_entropy``), ``offpolicy``, ``surrogates``
+and ``sequence_surrogates``, ``penalties`` and ``likelihood``. ``recipes``: the methods of the field, a sentence each.
+``specimen``: what a stage makes of one tiny batch.
 """
 
-from rlagents.methods import exploration, predicates
+from rlagents.methods import calibration, exploration, predicates, specimen
 from rlagents.methods.base import (
     MethodError,
     Role,
@@ -34,7 +35,12 @@ from rlagents.methods.compose import Chain, chain, identity, masked, named_chain
 from rlagents.methods.estimators import group_advantage
 from rlagents.methods.exploration import entropy_bonus
 from rlagents.methods.filters import drop, mute, mute_turn_beginnings
-from rlagents.methods.likelihood import likelihood_drop_penalty, likelihood_drop_penalty_by_trajectory
+from rlagents.methods.likelihood import (
+    likelihood_drop_penalty,
+    likelihood_drop_penalty_by_trajectory,
+    likelihood_drop_penalty_by_turn,
+)
+from rlagents.methods.live_entropy import with_live_entropy_bonus
 from rlagents.methods.method import Measures, Method, method
 from rlagents.methods.offpolicy import (
     masked_sequence_weights,
@@ -70,6 +76,7 @@ __all__ = [
     "Transform",
     "adaptive_kl_penalty",
     "advantages_of",
+    "calibration",
     "centered_advantage",
     "chain",
     "clipped_surrogate",
@@ -95,6 +102,7 @@ __all__ = [
     "leave_one_out_advantage",
     "likelihood_drop_penalty",
     "likelihood_drop_penalty_by_trajectory",
+    "likelihood_drop_penalty_by_turn",
     "masked",
     "masked_sequence_weights",
     "masked_token_weights",
@@ -115,6 +123,7 @@ __all__ = [
     "sequence_surrogate",
     "sequence_surrogate_by_token",
     "soften_negative_turns",
+    "specimen",
     "surrogate",
     "token_mean",
     "truncated_sequence_weights",
@@ -123,4 +132,5 @@ __all__ = [
     "turn_rewards",
     "weighted_surrogate",
     "whitened_advantage",
+    "with_live_entropy_bonus",
 ]

@@ -22,6 +22,10 @@ def centered_advantage() -> Transform:
     Without the division by the std, groups that are nearly always, or never, solved weigh no more than others: Dr.
     GRPO, arXiv 2503.20783, section 3.2. Statistics over valid members; a lone member gets 0. Reads ``rewards``,
     ``valid``, ``mask``; writes ``advantages``; no gradient; groups are treated separately. Metric: ``reward_mean``.
+
+    >>> from rlagents.methods import specimen
+    >>> specimen.advantages(centered_advantage())
+    [[0.5, 0.5, 0.5], [-0.5, -0.5, -0.5]]
     """
 
     def credit(credit, logprobs, rewards, masks):
@@ -37,6 +41,10 @@ def leave_one_out_advantage() -> Transform:
     Equals ``n / (n - 1) * (R_i - mean R)`` with ``n`` valid members, and is 0 for a lone one. RLOO: Kool et al., 2019;
     Ahmadian et al., arXiv 2402.14740, eq. 6. Reads ``rewards``, ``valid``, ``mask``; writes ``advantages``; no
     gradient; groups are treated separately. Metric: ``reward_mean``.
+
+    >>> from rlagents.methods import specimen
+    >>> specimen.advantages(leave_one_out_advantage())
+    [[1.0, 1.0, 1.0], [-1.0, -1.0, -1.0]]
     """
 
     def credit(credit, logprobs, rewards, masks):
@@ -57,6 +65,12 @@ def condition_advantage(*, ddof: int, epsilon: float) -> Transform:
     ``reward_mean``; ``zero_variance_conditions`` (share of valid members whose like have equal rewards).
 
     Raises ValueError for a ``ddof`` other than 0 or 1, or a negative ``epsilon``.
+
+    >>> from rlagents.methods import specimen
+    >>> specimen.advantages(condition_advantage(ddof=0, epsilon=0))  # each was given a token of its own
+    [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
+    >>> specimen.advantages(condition_advantage(ddof=0, epsilon=0), condition=[[1, 1]])
+    [[1.0, 1.0, 1.0], [-1.0, -1.0, -1.0]]
     """
     _check("condition_advantage", ddof, epsilon)
 
@@ -85,6 +99,13 @@ def whitened_advantage(*, kl_coefficient: float, epsilon: float) -> Transform:
     compared with each other, so devices exchange three sums. Metric: ``reward_mean``.
 
     Raises ValueError for a negative ``kl_coefficient`` or ``epsilon``.
+
+    >>> from rlagents.methods import specimen
+    >>> specimen.advantages(whitened_advantage(kl_coefficient=0, epsilon=0))
+    [[1.0, 1.0, 1.0], [-1.0, -1.0, -1.0]]
+    >>> half_a_nat_each = specimen.batch()[0].old - 0.5
+    >>> specimen.advantages(whitened_advantage(kl_coefficient=0.5, epsilon=0), reference=half_a_nat_each)
+    [[0.46, 0.93, 1.39], [-1.39, -0.93, -0.46]]
     """
     if kl_coefficient < 0:
         raise ValueError(f"whitened_advantage(kl_coefficient={kl_coefficient}): expected 0 or more, such as 0.01.")
@@ -114,6 +135,10 @@ def group_baseline_whitened_advantage(*, epsilon: float) -> Transform:
     the rollout batch. arXiv 2501.03262, eq. 9. Reads ``rewards``, ``valid``, ``mask``; writes ``advantages``; no
     gradient. Not separable: see :func:`whitened_advantage`. Metric: ``reward_mean``. Raises ValueError for a negative
     ``epsilon``.
+
+    >>> from rlagents.methods import specimen
+    >>> specimen.advantages(group_baseline_whitened_advantage(epsilon=0))
+    [[1.0, 1.0, 1.0], [-1.0, -1.0, -1.0]]
     """
     _check("group_baseline_whitened_advantage", 0, epsilon)
 
@@ -135,6 +160,10 @@ def turn_return_advantage(*, discount: float, ddof: int, epsilon: float) -> Tran
     gradient; groups are treated separately. Metrics: ``reward_mean``; ``turn_return`` (mean over turns).
 
     Raises ValueError for a ``discount`` outside ``[0, 1]``, a ``ddof`` other than 0 or 1, a negative ``epsilon``.
+
+    >>> from rlagents.methods import specimen
+    >>> specimen.advantages(turn_return_advantage(discount=1, ddof=0, epsilon=0))  # of returns 3, 2 and 0.75, 0
+    [[1.36, 0.49, 0.49], [-0.6, -0.6, -1.25]]
     """
     if not 0 <= discount <= 1:
         raise ValueError(f"turn_return_advantage(discount={discount}): expected 0 to 1.")

@@ -60,7 +60,8 @@ def closing_credit(credit: Credit) -> Credit:
     """Credit after the last stage: detached, a dropped member has no trained token, advantages are 0 off the mask."""
     mask = credit.mask & credit.valid[..., None]
     advantages = None if credit.advantages is None else jnp.where(mask, credit.advantages, 0)
-    return detach(replace(credit, mask=mask, advantages=advantages))
+    marks = {name: mark & mask for name, mark in credit.marks.items()}
+    return detach(replace(credit, mask=mask, advantages=advantages, marks=marks))
 
 
 def live(logprobs: LogProbs, mask: Bool[Array, "p g t"]) -> LogProbs:

@@ -1,27 +1,62 @@
 """Reshapers that calibrate advantages of long tool-using trajectories: CalibAdv, arXiv 2604.18235."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from rlagents.methods.base import Transform, advantages_of, reshaper
 from rlagents.numerics import masked_sum, safe_divide, turns_to_tokens
 from rlagents.types import Mean
 
+Softening = Callable[[Float[Array, "p g t"], Float[Array, "p g t"], Float[Array, "p 1 1"]], Float[Array, "p g t"]]
+"""``(A, c, best) -> A``: what becomes of a negative advantage in a turn of score ``c``, ``best`` being its group's."""
 
-def soften_negative_turns() -> Transform:
-    """Spare the good turns of a bad trajectory: ``A[t] <- A[t] * (1 - c[turn(t)])`` where ``A[t] < 0``.
+
+def proportionally(advantages, score, best):
+    """``A (1 - c)``: the paper's."""
+    return advantages * (1 - score)
+
+
+def wholly_from(score_threshold: float) -> Softening:
+    """0 where ``c >= score_threshold``, else ``A``: the "aggressive" choice of the released code, there with 1/3."""
+
+    def spare(advantages, score, best):
+        return jnp.where(score >= score_threshold, 0, advantages)
+
+    return spare
+
+
+def towards_the_best(advantages, score, best):
+    """``A (1 - c) + best c``, between ``A`` and the group's largest advantage: another choice of the released code."""
+    return advantages * (1 - score) + best * score
+
+
+def soften_negative_turns(spare: Softening = proportionally) -> Transform:
+    """Spare the good turns of a bad trajectory: ``A[t] <- spare(A[t], c[turn(t)], best)`` where ``A[t] < 0``.
 
     ``c`` is the turn's score in ``[0, 1]``, such as the share of its documents that successful members of the group
-    found; a turn with nothing to score has 0 and keeps its penalty. Positive advantages stay. Soft penalisation of the
-    paper. Reads ``advantages``, ``turn_scores``, ``turn``; no gradient; members are treated separately. Metric:
+    found; a turn with nothing to score has 0 and keeps its penalty. ``spare`` is ``A (1 - c)`` in the paper (soft
+    penalisation); ``best`` is the largest advantage of a trained token of the group. Positive advantages stay. Reads
+    ``advantages``, ``mask``, ``turn_scores``, ``turn``; no gradient; groups are treated separately. Metric:
     ``softened`` (mean score over tokens of negative advantage).
+
+    >>> from rlagents.methods import specimen
+    >>> specimen.advantages(soften_negative_turns())  # 1 and -1 before; the second's first turn has score 0.75
+    [[1.0, 1.0, 1.0], [-0.25, -0.25, -1.0]]
+    >>> specimen.advantages(soften_negative_turns(wholly_from(1 / 3)))
+    [[1.0, 1.0, 1.0], [0.0, 0.0, -1.0]]
+    >>> specimen.advantages(soften_negative_turns(towards_the_best))
+    [[1.0, 1.0, 1.0], [0.5, 0.5, -1.0]]
     """
 
     def credit(credit, logprobs, rewards, masks):
         advantages = advantages_of("soften_negative_turns", credit)
         score = turns_to_tokens(rewards.turn_scores, masks.turn)
-        softened = jnp.where(advantages < 0, advantages * (1 - score), advantages)
+        best = jnp.max(jnp.where(credit.mask, advantages, -jnp.inf), axis=(-2, -1), keepdims=True)
+        best = jnp.where(jnp.isneginf(best), 0, best)
+        softened = jnp.where(advantages < 0, spare(advantages, score, best), advantages)
         return replace(credit, advantages=softened), {"softened": Mean.of(score, credit.mask & (advantages < 0))}
 
     return reshaper("soften_negative_turns", credit)
@@ -39,6 +74,10 @@ def rebalance_answers(ratio: float) -> Transform:
     groups with answer tokens: ``answer_balance`` (mean factor), ``answers_of_one_sign`` (share).
 
     Raises ValueError unless ``ratio > 0``.
+
+    >>> from rlagents.methods import specimen
+    >>> specimen.advantages(rebalance_answers(1.0))  # two answer tokens praised, one blamed
+    [[1.0, 0.5, 0.5], [-1.0, -1.0, -1.0]]
     """
     if not ratio > 0:
         raise ValueError(f"rebalance_answers(ratio={ratio}): expected more than 0, such as 1.0.")

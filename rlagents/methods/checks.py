@@ -91,7 +91,8 @@ def check_fit(logprobs: LogProbs, masks: Masks, rewards: Rewards | None = None, 
         _expect("[p g]", members, {"Rewards.outcome": rewards.outcome, **named})
     if credit is not None:
         _expect("[p g]", members, {"Credit.rewards": credit.rewards, "Credit.valid": credit.valid})
-        _expect("[p g t]", tokens, {"Credit.mask": credit.mask, "Credit.advantages": credit.advantages})
+        marks = {f"Credit.marks['{name}']": mark for name, mark in credit.marks.items()}
+        _expect("[p g t]", tokens, {"Credit.mask": credit.mask, "Credit.advantages": credit.advantages, **marks})
     for name in ("valid", "truncated"):
         dtype = getattr(masks, name).dtype
         if dtype != jnp.bool_:
@@ -119,6 +120,8 @@ def credit_answer(stage: str, answer: Any, masks: Masks) -> tuple[Credit, State,
     shapes = {"rewards": members, "valid": members, "mask": tokens}
     if credit.advantages is not None:
         shapes["advantages"] = tokens
+    for name, mark in credit.marks.items():
+        _answer_shape(stage, "credit", f"marks['{name}']", mark, tokens)
     for field, shape in shapes.items():
         _answer_shape(stage, "credit", field, getattr(credit, field), shape)
     _answer_metrics(stage, "credit", metrics)

@@ -183,4 +183,5 @@ def _select(name: str, chosen: Array, masks: Masks, after: Credit, before: Credi
         advantages = None
     else:
         advantages = jnp.where(tokens, after.advantages, 0 if before.advantages is None else before.advantages)
-    return Credit(rewards, valid, jnp.where(tokens, after.mask, before.mask), advantages)
+    marks = {key: jnp.where(tokens, mark, before.marks.get(key, False)) for key, mark in after.marks.items()}
+    return Credit(rewards, valid, jnp.where(tokens, after.mask, before.mask), advantages, marks)

@@ -93,20 +93,28 @@ def entropy_bonus(
 
     Raises ValueError for a ``top_fraction`` outside ``(0, 1]``.
 
-    >>> entropy_bonus(0.01, which=after_successful_call).needs
-    frozenset({'old_entropy'})
+    >>> from rlagents.methods import specimen
+    >>> specimen.advantages(entropy_bonus(0.1, which=after_successful_call))  # entropies 0.2, 1.0, 0.6
+    [[1.0, 1.12, 1.0], [-1.0, -1.0, -1.0]]
+    >>> specimen.advantages(entropy_bonus(0.1, which=everywhere, enters=added))
+    [[0.88, 1.12, 1.0], [-1.12, -1.0, -0.88]]
     """
-    if not 0 < top_fraction <= 1:
-        raise ValueError(f"entropy_bonus(top_fraction={top_fraction}): expected more than 0 and at most 1.")
+    check_top_fraction("entropy_bonus", top_fraction)
 
     def credit(credit, logprobs, rewards, masks):
         entropy = fact("entropy_bonus", logprobs, "old_entropy")
-        gate = credit.mask & which(rewards, masks) & _highest(entropy, credit.mask, top_fraction)
+        gate = credit.mask & which(rewards, masks) & highest(entropy, credit.mask, top_fraction)
         bonus = jnp.where(gate, coefficient * against(entropy, credit.mask), 0)
         advantages = enters(advantages_of("entropy_bonus", credit), bonus)
         return replace(credit, advantages=advantages), {"bonus_tokens": Mean.of(gate, credit.mask)}
 
     return reshaper("entropy_bonus", credit, {"old_entropy"})
+
+
+def check_top_fraction(name: str, top_fraction: float) -> None:
+    """Raise ValueError unless ``0 < top_fraction <= 1``."""
+    if not 0 < top_fraction <= 1:
+        raise ValueError(f"{name}(top_fraction={top_fraction}): expected more than 0 and at most 1, such as 0.2.")
 
 
 def _after(counts, masks):
@@ -119,7 +127,7 @@ def _z_score(entropy, mask, axes):
     return jnp.where(std != 0, safe_divide(masked_center(entropy, mask, axis=axes), std + _EPSILON), 0)
 
 
-def _highest(entropy, mask, fraction):
+def highest(entropy: Float[Array, "p g t"], mask: Bool[Array, "p g t"], fraction: float) -> Bool[Array, "p g t"]:
     """The ``ceil(fraction * n)`` highest of each row's ``n`` trained tokens, and those equal to the least of them."""
     falling = -jnp.sort(jnp.where(mask, -entropy, jnp.inf), axis=-1)
     count = jnp.ceil(fraction * masked_count(mask, axis=-1, keepdims=True)).astype(jnp.int32)

@@ -18,9 +18,13 @@ def drop(which: Predicate) -> Transform:
     ``valid <- valid and not which``, and ``mask`` with it. Reads what the predicate reads; no gradient; groups are
     treated separately. Metric: ``dropped/<predicate>``, the share of the members that were valid before.
 
-    >>> from rlagents.methods import predicates
-    >>> drop(predicates.truncated).name
     'drop_truncated'
+
+    >>> from rlagents.methods import predicates, specimen
+    >>> specimen.trained(drop(predicates.failed_tools))
+    [[1, 1, 1], [0, 0, 0]]
+    >>> specimen.advantages(drop(predicates.failed_tools))  # the survivor has nobody to be better than
+    [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
     """
 
     def credit(credit, logprobs, rewards, masks):
@@ -37,6 +41,10 @@ def mute(which: Predicate) -> Transform:
     So do the released codes of TAO-RL (arXiv 2606.03762) and SimpleTIR (arXiv 2509.02479), which multiply the loss mask
     and leave the rewards in the group's mean and std. Reads what the predicate reads; no gradient; groups are treated
     separately. Metric: ``muted/<predicate>``, the share of valid members.
+
+    >>> from rlagents.methods import predicates, specimen
+    >>> specimen.advantages(mute(predicates.failed_tools))
+    [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]
     """
 
     def credit(credit, logprobs, rewards, masks):
@@ -52,6 +60,10 @@ def mute_turn_beginnings(num_tokens: int) -> Transform:
 
     ``mask[t] <- mask[t] and #{MODEL tokens before t in its turn} >= num_tokens``. A prefix that is forced is never
     trained anyway. Reads ``masks``; no gradient; rows are treated separately. Raises ValueError below 1.
+
+    >>> from rlagents.methods import specimen
+    >>> specimen.trained(mute_turn_beginnings(1))
+    [[0, 0, 1], [0, 1, 0]]
     """
     if num_tokens < 1:
         raise ValueError(f"mute_turn_beginnings(num_tokens={num_tokens}): expected 1 token or more.")

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from rlagents.methods import border
-from rlagents.methods.base import State, Transform
+from rlagents.methods.base import MethodError, State, Transform
 from rlagents.methods.checks import check_fit, check_order, check_reduction
 from rlagents.methods.compose import Chain, chain, merge
 from rlagents.methods.reductions import Reduction
@@ -47,6 +47,22 @@ class Method:
     def needs(self) -> frozenset[str]:
         """Facts to compute before the update; beside these, ``old`` whenever a rollout batch gets several updates."""
         return self.transform.needs
+
+    def without(self, *names: str) -> "Method":
+        """The same sentence with stages left out: an ablation. ``names`` are those of the stages (``stage_names``).
+
+        Raises :class:`MethodError` for a name that no stage has, or where what is left makes no method.
+        """
+        missing = sorted(set(names) - set(self.stage_names))
+        if missing:
+            raise MethodError(f"no stage is named {missing}; the stages are {list(self.stage_names)}.")
+        kept = (stage for stage in self.transform.stages if stage.name not in names)
+        return Method(chain(*kept), self.reduction)
+
+    @property
+    def stage_names(self) -> tuple[str, ...]:
+        """Names of the stages, in order."""
+        return tuple(stage.name for stage in self.transform.stages)
 
     def init(self) -> State:
         """The state of the stages that remember; a pytree of arrays, carried and saved by the learner."""

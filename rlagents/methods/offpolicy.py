@@ -24,6 +24,10 @@ def truncated_token_weights(limit: float) -> Transform:
     trained tokens: ``rollout_weight`` (mean, before the limit), ``rollout_weights_limited`` (share).
 
     Raises ValueError unless ``limit`` is at least 1: a smaller one would shrink even exact agreement.
+
+    >>> from rlagents.methods import specimen
+    >>> specimen.advantages(truncated_token_weights(2.0))  # weights 1, 0.5, 1 and 1, 3, 1
+    [[1.0, 0.5, 1.0], [-1.0, -2.0, -1.0]]
     """
     return _reshaper("truncated_token_weights", limit, _token_weights, jnp.minimum)
 
@@ -32,6 +36,10 @@ def masked_token_weights(limit: float) -> Transform:
     """``A[t] <- A[t] * w[t]`` where ``w[t] <= limit``, and 0 elsewhere: what was drawn too unluckily does not count.
 
     See :func:`truncated_token_weights`, of which this is the masking form.
+
+    >>> from rlagents.methods import specimen
+    >>> specimen.advantages(masked_token_weights(2.0))
+    [[1.0, 0.5, 1.0], [-1.0, 0.0, -1.0]]
     """
     return _reshaper("masked_token_weights", limit, _token_weights, _or_nothing)
 
@@ -41,12 +49,21 @@ def truncated_sequence_weights(limit: float) -> Transform:
 
     The weight of whole trajectories is the unbiased one, and the one of most variance. Sums run over trained tokens.
     See :func:`truncated_token_weights` for limits, facts and metrics.
+
+    >>> from rlagents.methods import specimen
+    >>> specimen.advantages(truncated_sequence_weights(2.0))
+    [[0.5, 0.5, 0.5], [-2.0, -2.0, -2.0]]
     """
     return _reshaper("truncated_sequence_weights", limit, _sequence_weights, jnp.minimum)
 
 
 def masked_sequence_weights(limit: float) -> Transform:
-    """``A[t] <- A[t] * W`` where ``W <= limit``, and 0 elsewhere; ``W`` as in :func:`truncated_sequence_weights`."""
+    """``A[t] <- A[t] * W`` where ``W <= limit``, and 0 elsewhere; ``W`` as in :func:`truncated_sequence_weights`.
+
+    >>> from rlagents.methods import specimen
+    >>> specimen.advantages(masked_sequence_weights(2.0))
+    [[0.5, 0.5, 0.5], [0.0, 0.0, 0.0]]
+    """
     return _reshaper("masked_sequence_weights", limit, _sequence_weights, _or_nothing)
 
 

@@ -23,6 +23,12 @@ def kl_penalty_k3(coefficient: float) -> Transform | Chain:
 
     Reads ``policy``, ``reference``; needs ``reference``. Metric: ``kl``, the mean of k3 without coefficient over
     trained tokens. ``kl_penalty_k3(0)`` is ``identity()`` and asks for no reference. Raises ValueError below 0.
+
+    >>> from rlagents.methods import specimen
+    >>> specimen.terms(kl_penalty_k3(1.0))  # policy 0.6 where the reference has 0.4, and 0.3 where it has 0.6
+    [[0.0, 0.07, 0.0], [0.0, 0.31, 0.0]]
+    >>> specimen.slopes(kl_penalty_k3(1.0))
+    [[0.0, 0.33, 0.0], [0.0, -1.0, 0.0]]
     """
     return _kl_penalty("kl_penalty_k3", coefficient, _k3)
 
@@ -36,6 +42,12 @@ def kl_penalty_k1(coefficient: float) -> Transform | Chain:
     :func:`rlagents.methods.rewards.kl_in_reward`, it is right. (Schulman, 2020; arXiv 2505.17508 for the gradients.)
 
     Reads ``policy``, ``reference``; needs ``reference``. Metric: ``kl``. 0 is ``identity()``. ValueError below 0.
+
+    >>> from rlagents.methods import specimen
+    >>> specimen.terms(kl_penalty_k1(1.0))
+    [[0.0, 0.41, 0.0], [0.0, -0.69, 0.0]]
+    >>> specimen.slopes(kl_penalty_k1(1.0))  # the same everywhere, whatever the reference says
+    [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
     """
     return _kl_penalty("kl_penalty_k1", coefficient, lambda d: d)
 
@@ -48,6 +60,10 @@ def kl_penalty_k2(coefficient: float) -> Transform | Chain:
 
     Reads ``policy``, ``reference``; needs ``reference``. Metric: ``kl``, the mean of k2. 0 is ``identity()``. Raises
     ValueError below 0.
+
+    >>> from rlagents.methods import specimen
+    >>> specimen.slopes(kl_penalty_k2(1.0))
+    [[0.0, 0.41, 0.0], [0.0, -0.69, 0.0]]
     """
     return _kl_penalty("kl_penalty_k2", coefficient, lambda d: 0.5 * jnp.square(d))
 
@@ -75,6 +91,10 @@ def entropy_regularizer(coefficient: float) -> Transform | Chain:
 
     Gradient flows through ``entropy`` alone: ``-coefficient``. Reads ``entropy``. 0 is ``identity()``. ValueError
     below 0. (Williams and Peng, 1991.)
+
+    >>> from rlagents.methods import specimen
+    >>> specimen.terms(entropy_regularizer(0.5))
+    [[-0.1, -0.5, -0.3], [-0.1, -0.3, -0.5]]
     """
     if coefficient < 0:
         raise ValueError(f"entropy_regularizer(coefficient={coefficient}): expected 0 or more, such as 0.001.")
@@ -97,6 +117,10 @@ def adaptive_kl_penalty(initial: float, *, target: float, horizon: float) -> Tra
 
     Gradient as :func:`kl_penalty_k3`; none through ``b``. Reads ``policy``, ``reference``, ``old``; needs ``old`` and
     ``reference``. Metrics: ``kl``, ``kl_coefficient``. Raises ValueError unless all three are above 0.
+
+    >>> from rlagents.methods import specimen
+    >>> specimen.slopes(adaptive_kl_penalty(1.0, target=0.1, horizon=10.0))  # old is the reference: 1.0 becomes 0.98
+    [[0.0, 0.33, 0.0], [0.0, -0.98, 0.0]]
     """
     if not (initial > 0 and target > 0 and horizon > 0):
         raise ValueError(

@@ -3,7 +3,10 @@
 Defaults are the papers' constants, cited in each docstring; where a paper gives none, it says so.
 """
 
+from collections.abc import Callable
+
 from rlagents.methods import exploration, predicates
+from rlagents.methods.base import Transform
 from rlagents.methods.baselines import (
     centered_advantage,
     group_baseline_whitened_advantage,
@@ -11,14 +14,15 @@ from rlagents.methods.baselines import (
     turn_return_advantage,
     whitened_advantage,
 )
-from rlagents.methods.calibration import rebalance_answers, soften_negative_turns
+from rlagents.methods.calibration import Softening, proportionally, rebalance_answers, soften_negative_turns
 from rlagents.methods.compose import chain
 from rlagents.methods.estimators import group_advantage
 from rlagents.methods.exploration import entropy_bonus
 from rlagents.methods.filters import drop, mute
-from rlagents.methods.likelihood import likelihood_drop_penalty
+from rlagents.methods.likelihood import likelihood_drop_penalty_by_turn
 from rlagents.methods.method import Method, method
 from rlagents.methods.penalties import kl_penalty_k3
+from rlagents.methods.predicates import Predicate
 from rlagents.methods.reductions import Reduction, constant, sequence_mean, token_mean
 from rlagents.methods.rewards import kl_in_reward, overlong_penalty
 from rlagents.methods.sequence_surrogates import sequence_surrogate
@@ -110,11 +114,14 @@ def dapo(
     )
 
 
-def gspo(*, clip_low: float = 3e-4, clip_high: float = 4e-4) -> Method:
-    """Group sequence policy optimization (arXiv 2507.18071): one clipped ratio a trajectory; section 5.1's clips."""
-    return method(
-        chain(group_advantage(ddof=0, epsilon=1e-6), sequence_surrogate(clip_low, clip_high)), sequence_mean()
-    )
+def gspo(
+    *, clip_low: float = 3e-4, clip_high: float = 4e-4, form: Callable[[float, float], Transform] = sequence_surrogate
+) -> Method:
+    """Group sequence policy optimization (arXiv 2507.18071): one clipped ratio a trajectory; section 5.1's clips.
+
+    ``form`` is ``sequence_surrogate_by_token`` where reshapers give the tokens of a trajectory different advantages.
+    """
+    return method(chain(group_advantage(ddof=0, epsilon=1e-6), form(clip_low, clip_high)), sequence_mean())
 
 
 def cispo(*, clip_high: float, clip_low: float = 1.0) -> Method:
@@ -134,15 +141,17 @@ def rc_grpo(*, clip: float = 0.2, kl_coefficient: float = 0.1) -> Method:
     return grpo(ddof=0, epsilon=1e-6, clip_low=clip, clip_high=clip, kl_coefficient=kl_coefficient)
 
 
-def calib_adv(*, ratio: float = 1.0, clip: float = 0.2) -> Method:
+def calib_adv(*, ratio: float = 1.0, clip: float = 0.2, spare: Softening = proportionally) -> Method:
     """CalibAdv (arXiv 2604.18235): spare good turns of bad trajectories, balance praise and blame of answers.
 
-    Sample std with epsilon 1e-6, clip 0.2, mean over tokens, no KL (its released configuration); lambda 1.0.
+    Sample std with epsilon 1e-6, clip 0.2, mean over tokens, no KL (its released configuration); lambda 1.0. Its third
+    part, a think prefix that is forced and so never trained, is the sampling side's. Turn scores come from silver
+    documents. ``spare``: the released code has other choices in :mod:`rlagents.methods.calibration`.
     """
     return method(
         chain(
             group_advantage(ddof=1, epsilon=1e-6),
-            soften_negative_turns(),
+            soften_negative_turns(spare),
             rebalance_answers(ratio),
             clipped_surrogate(clip, clip),
         ),
@@ -150,20 +159,29 @@ def calib_adv(*, ratio: float = 1.0, clip: float = 0.2) -> Method:
     )
 
 
-def tao_rl(*, coefficient: float = 0.01, top_fraction: float = 0.2) -> Method:
+def tao_rl(
+    *,
+    coefficient: float = 0.01,
+    top_fraction: float = 0.2,
+    leave_out: Callable[[Predicate], Transform] = mute,
+    which: exploration.Which = exploration.after_successful_call,
+    against: exploration.Against = exploration.over_trajectory,
+) -> Method:
     """TAO-RL (arXiv 2606.03762): no failed tools, no void turns, and more weight on doubt after a successful call.
 
     Coefficient 0.01, sample std, clips 0.2 and 0.28, dual clip 3, mean over tokens (its released configuration). The
     paper's entropy gate is inferred: the top 20%. Failed trajectories are muted, as in the code: they count in the
-    statistics; ``drop`` is the other choice. Needs ``old_entropy``.
+    statistics; ``drop`` is the other choice. The released code has ``which=after_any_call``, ``against=over_batch``, no
+    gate (``top_fraction=1``) and lets gradient through the entropy
+    (:func:`rlagents.methods.live_entropy.with_live_entropy_bonus`). Needs ``old_entropy``.
     """
     return method(
         chain(
             mute(predicates.void_turns),
-            mute(predicates.failed_tools),
+            leave_out(predicates.failed_tools),
             drop(predicates.pass_rate_outside(0.0, 1.0)),
             group_advantage(ddof=1, epsilon=1e-6),
-            entropy_bonus(coefficient, which=exploration.after_successful_call, top_fraction=top_fraction),
+            entropy_bonus(coefficient, which=which, against=against, top_fraction=top_fraction),
             dual_clip_surrogate(0.2, 0.28, 3.0),
         ),
         token_mean(),
@@ -188,12 +206,20 @@ def simple_tir() -> Method:
     )
 
 
-def lld(*, coefficient: float = 0.1, clip: float = 0.2) -> Method:
-    """GRPO that lets nothing right become less likely (arXiv 2512.04220); 0.1 as in CalibAdv's baseline."""
+def lld(
+    *,
+    coefficient: float = 0.1,
+    clip: float = 0.2,
+    preserve: Callable[[float], Transform] = likelihood_drop_penalty_by_turn,
+) -> Method:
+    """GRPO that lets nothing right become less likely (LLDS, arXiv 2512.04220), turn by turn.
+
+    ``coefficient`` 0.1: CalibAdv's baseline (arXiv 2604.18235). ``preserve``: gated by turn in the paper's better form,
+    by trajectory in its other (``likelihood_drop_penalty_by_trajectory``), by token in CalibAdv's code
+    (``likelihood_drop_penalty``, there with ``worth=positive``).
+    """
     return method(
-        chain(
-            group_advantage(ddof=0, epsilon=1e-6), clipped_surrogate(clip, clip), likelihood_drop_penalty(coefficient)
-        ),
+        chain(group_advantage(ddof=0, epsilon=1e-6), clipped_surrogate(clip, clip), preserve(coefficient)),
         token_mean(),
     )
 

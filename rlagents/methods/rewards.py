@@ -17,6 +17,10 @@ def overlong_penalty(max_tokens: int, buffer_tokens: int) -> Transform:
     are treated separately. Metric: ``overlong_penalty`` (mean over valid members).
 
     Raises ValueError unless ``0 < buffer_tokens <= max_tokens``.
+
+    >>> from rlagents.methods import specimen
+    >>> specimen.shaped(overlong_penalty(max_tokens=4, buffer_tokens=4))  # 1 and 0 before
+    [0.25, -0.75]
     """
     if not 0 < buffer_tokens <= max_tokens:
         raise ValueError(
@@ -38,6 +42,10 @@ def format_gate(fact_name: str, otherwise: float = 0.0) -> Transform:
     CalibAdv, arXiv 2604.18235: ``F1 * 1[valid format]``. No gradient; members are treated separately. Metric:
     ``well_formed`` (share of valid members). Raises :class:`MethodError` when traced if the environment gives no such
     fact.
+
+    >>> from rlagents.methods import specimen
+    >>> specimen.shaped(format_gate("format", otherwise=-1.0))
+    [1.0, -1.0]
     """
 
     def credit(credit, logprobs, rewards, masks):
@@ -54,6 +62,10 @@ def named_reward(fact_name: str, weight: float) -> Transform:
 
     No gradient; members are treated separately. Raises :class:`MethodError` when traced if the environment gives no
     such fact.
+
+    >>> from rlagents.methods import specimen
+    >>> specimen.shaped(named_reward("format", 0.5))
+    [1.5, 0.0]
     """
 
     def credit(credit, logprobs, rewards, masks):
@@ -67,6 +79,10 @@ def turn_rewards(weight: float) -> Transform:
 
     A sum, so that a trajectory is not paid less for one more good turn. No gradient; members are treated separately.
     Metric: ``turn_reward`` (mean over valid members of the sum, without weight).
+
+    >>> from rlagents.methods import specimen
+    >>> specimen.shaped(turn_rewards(1.0))  # 1 + (1 + 1), 0 + (0.75 + 0)
+    [3.0, 0.75]
     """
 
     def credit(credit, logprobs, rewards, masks):
@@ -83,6 +99,11 @@ def kl_in_reward(coefficient: float) -> Transform:
     the right gradient in expectation, that of the KL, by the score function: unlike a k1 *penalty* (InstructGPT, arXiv
     2203.02155, section 3.5). Reads and needs ``old``, ``reference``; no gradient; members are treated separately.
     Metric: ``kl_in_reward`` (mean over valid members of the sum). Raises ValueError below 0.
+
+    >>> from rlagents.methods import specimen
+    >>> half_a_nat_each = specimen.batch()[0].old - 0.5
+    >>> specimen.shaped(kl_in_reward(0.1), reference=half_a_nat_each)
+    [0.85, -0.15]
     """
     if coefficient < 0:
         raise ValueError(f"kl_in_reward(coefficient={coefficient}): expected 0 or more, such as 0.01.")

@@ -19,6 +19,10 @@ def sequence_surrogate(clip_low: float, clip_high: float) -> Transform:
     Metrics over trajectories with trained tokens: ``sequence_ratio`` (mean), ``clip_fraction`` (share of tokens).
 
     Raises ValueError unless ``0 < clip_low <= 1`` and ``clip_high > 0``.
+
+    >>> from rlagents.methods import specimen
+    >>> specimen.terms(sequence_surrogate(0.3, 0.3))  # s = 1.5 ** (1 / 3) and 0.5 ** (1 / 3)
+    [[-1.14, -1.14, -1.14], [0.79, 0.79, 0.79]]
     """
     return _surrogate("sequence_surrogate", clip_low, clip_high, lambda log_s, policy: log_s)
 
@@ -29,6 +33,10 @@ def sequence_surrogate_by_token(clip_low: float, clip_high: float) -> Transform:
     As :func:`sequence_surrogate` with ``s[t] = stop_gradient(s) * pi[t] / stop_gradient(pi[t])``: the same value, and
     the gradient ``-s A[t]`` at token ``t`` alone, where the clip does not bind. The form to take where reshapers give
     the tokens of a trajectory different advantages.
+
+    >>> from rlagents.methods import soften_negative_turns, chain, specimen
+    >>> specimen.slopes(chain(soften_negative_turns(), sequence_surrogate_by_token(0.3, 0.3)))
+    [[-1.14, -1.14, -1.14], [0.2, 0.2, 0.79]]
     """
 
     def own_gradient(log_s, policy):

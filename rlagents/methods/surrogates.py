@@ -18,6 +18,10 @@ def policy_gradient() -> Transform:
 
     Right where each rollout batch gets a single update; it does not know of ``old``. Gradient: ``-A``. Reads
     ``policy``, ``advantages``. Williams, 1992.
+
+    >>> from rlagents.methods import specimen
+    >>> specimen.slopes(policy_gradient())
+    [[-1.0, -1.0, -1.0], [1.0, 1.0, 1.0]]
     """
 
     def loss(logprobs, credit, masks):
@@ -38,6 +42,12 @@ def clipped_surrogate(clip_low: float, clip_high: float) -> Transform:
     ``old``, ``advantages``. Metrics over trained tokens: ``ratio`` (mean), ``clip_fraction`` (share where it binds).
 
     Raises ValueError unless ``0 < clip_low <= 1`` and ``clip_high > 0``.
+
+    >>> from rlagents.methods import specimen
+    >>> specimen.terms(clipped_surrogate(0.2, 0.2))  # ratios 1, 1.5, 1 and 1, 0.5, 1
+    [[-1.0, -1.2, -1.0], [1.0, 0.8, 1.0]]
+    >>> specimen.slopes(clipped_surrogate(0.2, 0.2))
+    [[-1.0, 0.0, -1.0], [1.0, 0.0, 1.0]]
     """
     check_clip("clipped_surrogate", clip_low, clip_high)
 
@@ -60,6 +70,10 @@ def dual_clip_surrogate(clip_low: float, clip_high: float, most: float) -> Trans
     ``old``, ``advantages``. Metrics: ``ratio``, ``clip_fraction`` (share where any bound binds).
 
     Raises ValueError for bounds that :func:`clipped_surrogate` refuses, or unless ``most > 1 + clip_high``.
+
+    >>> from rlagents.methods import specimen
+    >>> specimen.terms(dual_clip_surrogate(0.2, 0.2, 1.3), outcome=[[0.0, 1.0]])  # A = -1 where the ratio is 1.5
+    [[1.0, 1.3, 1.0], [-1.0, -0.5, -1.0]]
     """
     check_clip("dual_clip_surrogate", clip_low, clip_high)
     if not most > 1 + clip_high:
@@ -83,6 +97,10 @@ def weighted_surrogate(clip_low: float, clip_high: float) -> Transform:
     (it tunes the upper bound alone: ``clip_low=1`` leaves the lower one out). Gradient: ``-clip(r) A``, never 0 through
     the clip. Reads ``policy``, ``old``, ``advantages``. Metrics: ``ratio``, ``clip_fraction`` (share of weights at a
     bound). Raises ValueError for bounds that :func:`clipped_surrogate` refuses.
+
+    >>> from rlagents.methods import specimen
+    >>> specimen.slopes(weighted_surrogate(0.2, 0.2))
+    [[-1.0, -1.2, -1.0], [1.0, 0.8, 1.0]]
     """
     check_clip("weighted_surrogate", clip_low, clip_high)
 
@@ -103,6 +121,10 @@ def gradient_keeping_surrogate(clip_low: float, clip_high: float) -> Transform:
     a new path go on being learned. AEPO, arXiv 2510.14545. Reads ``policy``, ``old``, ``advantages``. Metrics:
     ``ratio``, ``clip_fraction`` (share where a bound binds). Raises ValueError for bounds that
     :func:`clipped_surrogate` refuses.
+
+    >>> from rlagents.methods import specimen
+    >>> specimen.slopes(gradient_keeping_surrogate(0.2, 0.2))
+    [[-1.0, -1.2, -1.0], [1.0, 0.0, 1.0]]
     """
     check_clip("gradient_keeping_surrogate", clip_low, clip_high)
 

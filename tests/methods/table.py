@@ -4,6 +4,7 @@ from rlagents.methods import (
     Method,
     Role,
     adaptive_kl_penalty,
+    calibration,
     centered_advantage,
     chain,
     clipped_surrogate,
@@ -25,6 +26,7 @@ from rlagents.methods import (
     leave_one_out_advantage,
     likelihood_drop_penalty,
     likelihood_drop_penalty_by_trajectory,
+    likelihood_drop_penalty_by_turn,
     masked,
     masked_sequence_weights,
     method,
@@ -46,6 +48,7 @@ from rlagents.methods import (
     turn_rewards,
     weighted_surrogate,
     whitened_advantage,
+    with_live_entropy_bonus,
 )
 from tests.methods import examples
 
@@ -71,6 +74,7 @@ STAGES = {
     "group_baseline_whitened_advantage": group_baseline_whitened_advantage(epsilon=1e-8),
     "turn_return_advantage": turn_return_advantage(discount=0.9, ddof=0, epsilon=1e-6),
     "soften_negative_turns": soften_negative_turns(),
+    "soften_negative_turns, towards the best": soften_negative_turns(calibration.towards_the_best),
     "rebalance_answers": rebalance_answers(1.0),
     "entropy_bonus": entropy_bonus(0.1, which=exploration.after_successful_call, top_fraction=0.5),
     "entropy_bonus, of the batch": entropy_bonus(
@@ -84,11 +88,15 @@ STAGES = {
     "gradient_keeping_surrogate": gradient_keeping_surrogate(0.2, 0.28),
     "sequence_surrogate": sequence_surrogate(0.2, 0.28),
     "sequence_surrogate_by_token": sequence_surrogate_by_token(0.2, 0.28),
+    "with_live_entropy_bonus": with_live_entropy_bonus(
+        clipped_surrogate(0.2, 0.28), 0.1, which=exploration.after_any_call, top_fraction=0.5
+    ),
     "kl_penalty_k1": kl_penalty_k1(0.1),
     "kl_penalty_k2": kl_penalty_k2(0.1),
     "entropy_regularizer": entropy_regularizer(0.1),
     "adaptive_kl_penalty": adaptive_kl_penalty(0.1, target=0.1, horizon=10.0),
     "likelihood_drop_penalty": likelihood_drop_penalty(0.1),
+    "likelihood_drop_penalty_by_turn": likelihood_drop_penalty_by_turn(0.1),
     "likelihood_drop_penalty_by_trajectory": likelihood_drop_penalty_by_trajectory(0.1),
     "masked by member": masked(kl_penalty_k3(0.1), lambda masks: masks.condition == 1),
     "masked by token": masked(examples.soften_negative_turns(), lambda masks: masks.turn == 0),
@@ -150,5 +158,10 @@ def complete(*parts) -> Method:
 
 
 METHODS = {name: complete(stage) for name, stage in STAGES.items()} | RECIPES
-SURROGATES = {name: stage for name, stage in STAGES.items() if Role.SURROGATE in {s.role for s in chain(stage).stages}}
+SURROGATES = {
+    name: stage
+    for name, stage in STAGES.items()
+    if Role.SURROGATE in {s.role for s in chain(stage).stages} and name != "with_live_entropy_bonus"
+}
+"""Lines whose gradient at ``policy == old`` is ``-measure * advantage``; a live bonus changes the advantage."""
 REDUCTIONS = {"token_mean": token_mean(), "sequence_mean": sequence_mean(), "constant": constant(7)}

@@ -16,6 +16,7 @@ from rlagents.methods import (
     kl_penalty_k3,
     likelihood_drop_penalty,
     likelihood_drop_penalty_by_trajectory,
+    likelihood_drop_penalty_by_turn,
     method,
     policy_gradient,
     token_mean,
@@ -68,9 +69,10 @@ def test_entropy_regularizer(tolerance, batch):
 
 
 DROPS = {
-    "token": (likelihood_drop_penalty(0.1), non_negative, False),
-    "token, positive": (likelihood_drop_penalty(0.1, worth=positive), positive, False),
-    "trajectory": (likelihood_drop_penalty_by_trajectory(0.1), non_negative, True),
+    "token": (likelihood_drop_penalty(0.1), non_negative, "token"),
+    "token, positive": (likelihood_drop_penalty(0.1, worth=positive), positive, "token"),
+    "turn": (likelihood_drop_penalty_by_turn(0.1), non_negative, "turn"),
+    "trajectory": (likelihood_drop_penalty_by_trajectory(0.1), non_negative, "trajectory"),
 }
 BARE = penalised(surrogate=policy_gradient())
 DROPPING = {name: penalised(stage, surrogate=policy_gradient()) for name, (stage, _, _) in DROPS.items()}
@@ -82,15 +84,16 @@ DROPPING = {name: penalised(stage, surrogate=policy_gradient()) for name, (stage
 @given(batch=drawn())
 def test_likelihood_drop(tolerance, name, batch):
     logprobs, _, masks = batch
-    _, worth, by_trajectory = DROPS[name]
+    _, worth, gate = DROPS[name]
     out, bare = computed(DROPPING[name], batch, tolerance), computed(BARE, batch, tolerance)
     loss, slopes = oracle.likelihood_drop(
         logprobs.policy,
         logprobs.old,
         out.credit.advantages,
         masks.trainable,
+        masks.turn,
         lambda advantages: np.asarray(worth(advantages)),
-        by_trajectory=by_trajectory,
+        gate=gate,
     )
     assert_close(values(out.metrics)["likelihood_drop"], np.float64(loss), relative=tolerance, floor=1e-3)
     assert_close(out.loss - bare.loss, np.float64(0.1 * loss), relative=tolerance, floor=10)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 
 from rlagents.methods import chain, clipped_surrogate, exploration, group_advantage, method, token_mean
-from rlagents.methods.calibration import rebalance_answers, soften_negative_turns
+from rlagents.methods.calibration import rebalance_answers, soften_negative_turns, towards_the_best, wholly_from
 from rlagents.methods.exploration import entropy_bonus
 from rlagents.methods.offpolicy import (
     masked_sequence_weights,
@@ -47,6 +47,14 @@ def bonus(which, over, fraction, enters):
 
 
 CASES = {
+    "spare wholly": (
+        soften_negative_turns(wholly_from(0.4)),
+        lambda a, lp, r, m: oracle.spared_wholly(a, r.turn_scores, m.turn, m.trainable, 0.4),
+    ),
+    "towards the best": (
+        soften_negative_turns(towards_the_best),
+        lambda a, lp, r, m: oracle.drawn_to_the_best(a, r.turn_scores, m.turn, m.trainable),
+    ),
     "soften": (soften_negative_turns(), lambda a, lp, r, m: oracle.softened(a, r.turn_scores, m.turn, m.trainable)),
     "rebalance": (
         rebalance_answers(1.0),

@@ -12,6 +12,25 @@ def softened(advantages, scores, turn, mask):
     return out
 
 
+def spared_wholly(advantages, scores, turn, mask, threshold):
+    """0 where ``A < 0`` and the turn's score reaches the threshold."""
+    out = np.where(mask, np.asarray(advantages, float), 0.0)
+    for i, j, k in zip(*np.nonzero(mask)):
+        if out[i, j, k] < 0 and float(scores[i, j, turn[i, j, k]]) >= threshold:
+            out[i, j, k] = 0.0
+    return out
+
+
+def drawn_to_the_best(advantages, scores, turn, mask):
+    """Where ``A < 0``: between ``A`` and the group's largest, by the turn's score."""
+    out = np.zeros(mask.shape)
+    for i, j, k in zip(*np.nonzero(mask)):
+        best = max(float(a) for a, m in zip(advantages[i].ravel(), mask[i].ravel()) if m)
+        a, c = float(advantages[i, j, k]), float(scores[i, j, turn[i, j, k]])
+        out[i, j, k] = (1 - c) * a + c * best if a < 0 else a
+    return out
+
+
 def rebalanced(advantages, turn, num_turns, mask, ratio):
     """Positive answer tokens of a group scaled until they weigh ``ratio`` times the negative ones."""
     out = np.where(mask, np.asarray(advantages, float), 0.0)

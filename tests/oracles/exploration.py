@@ -36,3 +36,25 @@ def top(entropy, mask, fraction):
             least = values[int(np.ceil(np.float32(fraction) * np.float32(len(values)))) - 1]
             out[i, j] = mask[i, j] & (np.asarray(entropy[i, j], float) >= least)
     return out
+
+
+def live(policy, advantages, entropy, gate, mask, coefficient, epsilon):
+    """REINFORCE with ``A (1 + coefficient * gate * z)``, z live: terms, slopes by policy, slopes by entropy."""
+    terms, by_policy, by_entropy = (np.zeros(mask.shape) for _ in range(3))
+    for i, j in np.ndindex(mask.shape[:2]):
+        at = np.nonzero(mask[i, j])[0]
+        h = np.array([float(entropy[i, j, k]) for k in at])
+        alike = not len(at) or h.std() <= 1e-6 * np.abs(h).max()
+        z = np.zeros(len(at)) if alike else (h - h.mean()) / (h.std() + epsilon)
+        for k, score in zip(at, z):
+            shaped = float(advantages[i, j, k]) * (1 + coefficient * bool(gate[i, j, k]) * score)
+            terms[i, j, k], by_policy[i, j, k] = -shaped * float(policy[i, j, k]), -shaped
+        if alike:
+            continue
+        n, std = len(at), h.std()
+        for a, b in np.ndindex(n, n):
+            moved = ((a == b) - 1 / n) / (std + epsilon)
+            moved -= (h[a] - h.mean()) * (h[b] - h.mean()) / (n * std) / (std + epsilon) ** 2
+            pushed = -float(advantages[i, j, at[a]]) * float(policy[i, j, at[a]]) * coefficient * gate[i, j, at[a]]
+            by_entropy[i, j, at[b]] += pushed * moved
+    return terms, by_policy, by_entropy

@@ -19,18 +19,21 @@ def k2(policy, reference, mask, *, bound):
     return values, slopes
 
 
-def likelihood_drop(policy, old, advantages, mask, chosen, *, by_trajectory):
-    """Mean fall of log-likelihood over chosen tokens; slopes likewise divided."""
+def likelihood_drop(policy, old, advantages, mask, turn, chosen, *, gate):
+    """Mean fall of log-likelihood over chosen tokens, gated by token, turn or trajectory; slopes likewise divided."""
     loss, slopes = 0.0, np.zeros(mask.shape)
     which = mask & chosen(np.asarray(advantages, float))
     count = which.sum()
     for i, j in np.ndindex(mask.shape[:2]):
         tokens = np.nonzero(which[i, j])[0]
         falls = [float(old[i, j, k]) - float(policy[i, j, k]) for k in tokens]
-        if by_trajectory and sum(falls) <= 0:
-            continue
         for k, fall in zip(tokens, falls):
-            if fall > 0:
+            together = {
+                "token": [fall],
+                "turn": [f for u, f in zip(tokens, falls) if turn[i, j, u] == turn[i, j, k]],
+                "trajectory": falls,
+            }[gate]
+            if fall > 0 and sum(together) > 0:
                 loss += fall / count
                 slopes[i, j, k] = -1.0 / count
     return loss, slopes
