@@ -85,11 +85,16 @@ def test_a_repeated_search_gains_nothing_and_is_all_redundant(retrieved, gold, d
 def test_two_hops_by_hand():
     similarity = {("a", "A"): 0.5, ("b", "A"): 0.75, ("b", "B"): 0.5, ("c", "B"): 0.25}
 
+    looked_up = []
+
     def look_up(one, other):
+        looked_up.append((one, other))
         return similarity.get((one, other), 0.0)
 
     retrieved = [["a", "q"], ["a", "b"], ["c"], ["a", "b", "c", "new"], []]
     assert information_gains(retrieved, ["A", "B"], look_up) == [0.25, 0.375, 0, 0, 0]
+    # A similarity may be costly: each pair is asked for once.
+    assert len(looked_up) == len(set(looked_up)) == 5 * 2
     assert redundancies(retrieved) == [0, 0.5, 0, 0.75, 0]
     assert step_scores(retrieved, ["A", "B"], look_up, scale=1.6) == pytest.approx([0.4, -0.2, 0, -1.2, 0])
 
