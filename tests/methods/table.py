@@ -131,6 +131,20 @@ RECIPES = {
     "lld": recipes.lld(),
     "step_search": recipes.step_search(),
     "aepo": recipes.aepo(),
+    "across papers": method(
+        chain(
+            mute(predicates.void_turns),
+            mute(predicates.failed_tools),
+            drop(predicates.pass_rate_outside(0.0, 1.0)),
+            condition_advantage(ddof=0, epsilon=1e-6),
+            soften_negative_turns(),
+            rebalance_answers(1.0),
+            entropy_bonus(0.01, which=exploration.after_successful_call, top_fraction=0.2),
+            dual_clip_surrogate(0.2, 0.28, 3.0),
+            kl_penalty_k3(0.1),
+        ),
+        token_mean(),
+    ),
 }
 
 BATCH_GLOBAL = {

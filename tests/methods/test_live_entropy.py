@@ -83,10 +83,10 @@ def test_marks_are_kept_where_a_masked_surrogate_applies():
 def test_what_makes_no_live_bonus_is_refused():
     two = chain(policy_gradient(), clipped_surrogate(0.2, 0.2))
     for part in (group_advantage(ddof=0, epsilon=0), two):
-        with pytest.raises(MethodError, match="takes one surrogate, such as .*put other stages beside it"):
+        with pytest.raises(MethodError, match=r"takes one surrogate, such as .*put other stages beside it"):
             with_live_entropy_bonus(part, 0.1, which=WHICH)
-    with pytest.raises(ValueError, match="with_live_entropy_bonus.top_fraction=1.5"):
+    with pytest.raises(ValueError, match=r"with_live_entropy_bonus.top_fraction=1.5"):
         with_live_entropy_bonus(policy_gradient(), 0.1, which=WHICH, top_fraction=1.5)
+    logprobs, rewards, masks = make_batch(0)
     with pytest.raises(MethodError, match=r"reads LogProbs.entropy, which is None"):
-        logprobs, rewards, masks = make_batch(0)
         LIVE(replace(logprobs, entropy=None), rewards, masks)
