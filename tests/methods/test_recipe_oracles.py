@@ -57,11 +57,12 @@ def seen(name, batch):
 
 
 def expected(name, batch):
-    """What the oracle says."""
+    """What the oracle says; ``mass`` is the sum of the magnitudes of the loss's terms."""
     logprobs, rewards, masks = batch
     fields = vars(logprobs) | vars(rewards) | vars(masks)
     facts = {field: x.astype(float) if x.dtype == np.float32 else x for field, x in fields.items() if field != "named"}
-    return EXPECTED[name](SimpleNamespace(**facts))
+    loss, gradient, advantages, mass = EXPECTED[name](SimpleNamespace(**facts))
+    return SimpleNamespace(loss=loss, gradient=gradient, advantages=advantages, mass=mass)
 
 
 @st.composite

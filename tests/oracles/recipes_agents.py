@@ -1,11 +1,10 @@
 """Whole recipes for agents, which read turns, tools and entropies, from their papers, in float64.
 
-Each returns ``loss``, its ``gradient [p g t]`` by ``policy``, the ``advantages [p g t]`` and ``mass``, the sum of the
-magnitudes of the terms. The gradient is that of the loss as written: at ``x + ih`` with ``h = 1e-30`` its imaginary
-part is ``h`` times the slope, exact to the last digits, and ``.real`` is the papers' stop-gradient.
+Each takes a namespace of arrays and returns the loss, its gradient ``[p g t]`` by ``policy``, the advantages
+``[p g t]`` and the sum of the magnitudes of the loss's terms. The gradient is that of the loss as written: at
+``x + ih`` with ``h = 1e-30`` its imaginary part is ``h`` times the slope, exact to the last digits, and ``.real`` is
+the papers' stop-gradient.
 """
-
-from types import SimpleNamespace
 
 import numpy as np
 
@@ -95,7 +94,7 @@ def lld(batch):
     preserved = sum(a >= 0 for a in advantages.values())
 
     def penalty(facts, now, a):
-        fall = facts.old - now
+        fall = facts[0] - now
         return 0.1 * fall / preserved if a >= 0 and fall.real > 0 else 0.0
 
     return _summed(batch, advantages, lambda *at: _ppo(*at, 0.2, 0.2), penalty)
@@ -139,7 +138,7 @@ def _summed(batch, advantages, term, penalty=lambda *at: 0.0):
     """Mean of ``term`` over the tokens in ``advantages`` plus the sum of ``penalty``; each knows its own token only."""
     given, gradient, loss, mass = np.zeros(batch.kind.shape), np.zeros(batch.kind.shape), 0.0, 0.0
     for at, a in advantages.items():
-        facts = SimpleNamespace(old=batch.old[at], reference=batch.reference[at])
+        facts = (batch.old[at], batch.reference[at])
         values = [
             part(facts, complex(batch.policy[at], STEP), a) / share
             for part, share in ((term, len(advantages)), (penalty, 1))
@@ -148,7 +147,7 @@ def _summed(batch, advantages, term, penalty=lambda *at: 0.0):
         loss += sum(values).real
         mass += sum(abs(value.real) for value in values)
         gradient[at] = sum(values).imag / STEP
-    return SimpleNamespace(loss=loss, gradient=gradient, advantages=given, mass=mass)
+    return loss, gradient, given, mass
 
 
 def _members(batch):
@@ -179,7 +178,7 @@ def _clamp(x, low, high):
 
 
 def _ratio(facts, now):
-    return np.exp(_clamp(now - facts.old, -BOUND, BOUND))
+    return np.exp(_clamp(now - facts[0], -BOUND, BOUND))
 
 
 def _ppo(facts, now, a, low, high):
@@ -193,5 +192,5 @@ def _dual(facts, now, a, low, high, most):
 
 
 def _k3(facts, now, a):
-    d = _clamp(facts.reference - now, -BOUND, BOUND)
+    d = _clamp(facts[1] - now, -BOUND, BOUND)
     return np.exp(d) - d - 1

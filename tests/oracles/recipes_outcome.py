@@ -1,11 +1,10 @@
 """Whole recipes that read one reward a trajectory, from their papers, in float64; gradients by complex steps.
 
-Each returns ``loss``, its ``gradient [p g t]`` by ``policy``, the ``advantages [p g t]`` and ``mass``, the sum of the
-magnitudes of the terms. The gradient is that of the loss as written: at ``x + ih`` with ``h = 1e-30`` its imaginary
-part is ``h`` times the slope, exact to the last digits, and ``.real`` is the papers' stop-gradient.
+Each takes a namespace of arrays and returns the loss, its gradient ``[p g t]`` by ``policy``, the advantages
+``[p g t]`` and the sum of the magnitudes of the loss's terms. The gradient is that of the loss as written: at
+``x + ih`` with ``h = 1e-30`` its imaginary part is ``h`` times the slope, exact to the last digits, and ``.real`` is
+the papers' stop-gradient.
 """
-
-from types import SimpleNamespace
 
 import numpy as np
 
@@ -109,7 +108,8 @@ def cispo(batch, *, clip_high):
 def _summed(batch, advantages, denominator, terms):
     """``sum terms / denominator`` over the trajectories in ``advantages`` (by member or by token).
 
-    ``terms(facts, now, a)`` are those of one trajectory, given lists of its tokens' facts, log-probs and advantages.
+    ``terms(facts, now, a)`` are those of one trajectory, given lists of its tokens' facts (old, reference), log-probs
+    and advantages.
     """
     kept = sorted({at[:2] for at in advantages if _tokens(batch, *at[:2])})
     lengths = [len(_tokens(batch, i, j)) for i, j in kept]
@@ -117,7 +117,7 @@ def _summed(batch, advantages, denominator, terms):
     for i, j in kept:
         tokens = _tokens(batch, i, j)
         weight = 1 / denominator(lengths, len(tokens))
-        facts = [SimpleNamespace(old=batch.old[i, j, k], reference=batch.reference[i, j, k]) for k in tokens]
+        facts = [(batch.old[i, j, k], batch.reference[i, j, k]) for k in tokens]
         a = [advantages[i, j] if (i, j) in advantages else advantages[i, j, k] for k in tokens]
         now = [complex(batch.policy[i, j, k]) for k in tokens]
         for n, k in enumerate(tokens):
@@ -127,7 +127,7 @@ def _summed(batch, advantages, denominator, terms):
         values = terms(facts, now, a)
         loss += weight * sum(values).real
         mass += weight * sum(abs(value) for value in values)
-    return SimpleNamespace(loss=loss, gradient=gradient, advantages=given, mass=mass)
+    return loss, gradient, given, mass
 
 
 def _each(term):
@@ -186,7 +186,7 @@ def _clamp(x, low, high):
 
 
 def _log_ratio(facts, now):
-    return _clamp(now - facts.old, -BOUND, BOUND)
+    return _clamp(now - facts[0], -BOUND, BOUND)
 
 
 def _clipped(low, high, kl_coefficient=0.0):
@@ -194,7 +194,7 @@ def _clipped(low, high, kl_coefficient=0.0):
 
     def term(facts, now, a):
         r = np.exp(_log_ratio(facts, now))
-        d = _clamp(facts.reference - now, -BOUND, BOUND)
+        d = _clamp(facts[1] - now, -BOUND, BOUND)
         return -_less(r * a, _clamp(r, 1 - low, 1 + high) * a) + kl_coefficient * (np.exp(d) - d - 1)
 
     return _each(term)
