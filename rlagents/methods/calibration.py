@@ -38,9 +38,10 @@ def soften_negative_turns(spare: Softening = proportionally) -> Transform:
 
     ``c`` is the turn's score in ``[0, 1]``, such as the share of its documents that successful members of the group
     found; a turn with nothing to score has 0 and keeps its penalty. ``spare`` is ``A (1 - c)`` in the paper (soft
-    penalisation); ``best`` is the largest advantage of a trained token of the group. Positive advantages stay. Reads
-    ``advantages``, ``mask``, ``turn_scores``, ``turn``; no gradient; groups are treated separately. Metric:
-    ``softened`` (mean score over tokens of negative advantage).
+    penalisation of intermediate steps); ``best`` is the largest advantage of a trained token of the group. Positive
+    advantages stay, and so do those of the last turn, the answer, whatever its score. Reads ``advantages``, ``mask``,
+    ``turn_scores``, ``turn``, ``num_turns``; no gradient; groups are treated separately. Metric: ``softened`` (mean
+    score over tokens of negative advantage before the answer).
 
     >>> from rlagents.methods import specimen
     >>> specimen.advantages(soften_negative_turns())  # 1 and -1 before; the second's first turn has score 0.75
@@ -56,8 +57,9 @@ def soften_negative_turns(spare: Softening = proportionally) -> Transform:
         score = turns_to_tokens(rewards.turn_scores, masks.turn)
         best = jnp.max(jnp.where(credit.mask, advantages, -jnp.inf), axis=(-2, -1), keepdims=True)
         best = jnp.where(jnp.isneginf(best), 0, best)
-        softened = jnp.where(advantages < 0, spare(advantages, score, best), advantages)
-        return replace(credit, advantages=softened), {"softened": Mean.of(score, credit.mask & (advantages < 0))}
+        bad = (advantages < 0) & (masks.turn < masks.num_turns[..., None] - 1)
+        softened = jnp.where(bad, spare(advantages, score, best), advantages)
+        return replace(credit, advantages=softened), {"softened": Mean.of(score, credit.mask & bad)}
 
     return reshaper("soften_negative_turns", credit)
 

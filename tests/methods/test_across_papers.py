@@ -29,7 +29,7 @@ def test_credit_across_papers_is_that_of_the_oracles_one_after_the_other(toleran
     expected = estimators.condition_advantage(
         rewards.outcome, valid, masks.condition, mask, ddof=0, epsilon=1e-6, relative_floor=RELATIVE_FLOOR
     )
-    expected = calibration.softened(expected, rewards.turn_scores, masks.turn, mask)
+    expected = calibration.softened(expected, rewards.turn_scores, masks.turn, masks.num_turns, mask)
     expected = calibration.rebalanced(expected, masks.turn, masks.num_turns, mask, 1.0)
     gate = exploration.after_calls(said.turn_tool_successes, masks.turn, mask)
     gate &= exploration.top(logprobs.old_entropy, mask, 0.2)

@@ -46,16 +46,6 @@ def shape_of(name):
     return MANY if name in {"simple_tir", "tao_rl"} else SHAPE
 
 
-def seen(name, batch):
-    """The batch as the recipe's paper has it."""
-    logprobs, rewards, masks = batch
-    if name == "calib_adv":  # scores turns that search; the answer has none
-        answer = np.arange(rewards.turn_scores.shape[-1]) == masks.num_turns[..., None] - 1
-        scores = np.where(answer & masks.valid[..., None], np.float32(0), rewards.turn_scores)
-        rewards = rewards.replace(turn_scores=scores)
-    return logprobs, rewards, masks
-
-
 def expected(name, batch):
     """What the oracle says; ``mass`` is the sum of the magnitudes of the loss's terms."""
     logprobs, rewards, masks = batch
@@ -77,7 +67,7 @@ def drawn(draw, name):
         "spread": draw(st.sampled_from([0.3, 0.0, 1.0, 12.0] if apart else [0.3, 0.0, 1.0])),
         "invalid": draw(st.sampled_from([0.0, 0.3])),
     }
-    return seen(name, draw(batches(shape_of(name), rewards=rewards, **fixed)))
+    return draw(batches(shape_of(name), rewards=rewards, **fixed))
 
 
 @precisions
@@ -102,7 +92,7 @@ def test_the_batches_of_the_table_ask_something(name):
 
 def plain(name, seeds):
     """Binary rewards, as all recipes take them."""
-    return [seen(name, make_batch(seed, shape_of(name), invalid=0.1)) for seed in seeds]
+    return [make_batch(seed, shape_of(name), invalid=0.1) for seed in seeds]
 
 
 def largest_differences(seeds=range(5), tolerance=2e-5):

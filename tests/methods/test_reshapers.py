@@ -49,13 +49,16 @@ def bonus(which, over, fraction, enters):
 CASES = {
     "spare wholly": (
         soften_negative_turns(wholly_from(0.4)),
-        lambda a, lp, r, m: oracle.spared_wholly(a, r.turn_scores, m.turn, m.trainable, 0.4),
+        lambda a, lp, r, m: oracle.spared_wholly(a, r.turn_scores, m.turn, m.num_turns, m.trainable, 0.4),
     ),
     "towards the best": (
         soften_negative_turns(towards_the_best),
-        lambda a, lp, r, m: oracle.drawn_to_the_best(a, r.turn_scores, m.turn, m.trainable),
+        lambda a, lp, r, m: oracle.drawn_to_the_best(a, r.turn_scores, m.turn, m.num_turns, m.trainable),
     ),
-    "soften": (soften_negative_turns(), lambda a, lp, r, m: oracle.softened(a, r.turn_scores, m.turn, m.trainable)),
+    "soften": (
+        soften_negative_turns(),
+        lambda a, lp, r, m: oracle.softened(a, r.turn_scores, m.turn, m.num_turns, m.trainable),
+    ),
     "rebalance": (
         rebalance_answers(1.0),
         lambda a, lp, r, m: oracle.rebalanced(a, m.turn, m.num_turns, m.trainable, 1.0),

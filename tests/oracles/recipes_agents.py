@@ -86,16 +86,24 @@ def simple_tir(batch):
 
 
 def lld(batch):
-    """GRPO, and 0.1 times the mean fall of likelihood over tokens of no negative advantage (arXiv 2512.04220)."""
+    """GRPO, and 0.1 times the mean fall of likelihood over tokens of no negative advantage, in turns that fell.
+
+    arXiv 2512.04220; a turn falls where the falls and rises of its tokens of no negative advantage sum to a fall.
+    """
     advantages = {}
     for i, members in _members(batch):
         scaled = _standardised({j: float(batch.outcome[i, j]) for j in members}, 0)
         advantages |= {(i, j, k): scaled[j] for j in members for k in _tokens(batch, i, j)}
-    preserved = sum(a >= 0 for a in advantages.values())
+    preserved = [at for at, a in advantages.items() if a >= 0]
+    turn_falls = {}
+    for i, j, k in preserved:
+        turn = (i, j, batch.turn[i, j, k])
+        turn_falls[turn] = turn_falls.get(turn, 0.0) + float(batch.old[i, j, k]) - float(batch.policy[i, j, k])
 
     def penalty(facts, now, a):
-        fall = facts[0] - now
-        return 0.1 * fall / preserved if a >= 0 and fall.real > 0 else 0.0
+        fall, (i, j, k) = facts[0] - now, facts[2]
+        falls = a >= 0 and fall.real > 0 and turn_falls[i, j, batch.turn[i, j, k]] > 0
+        return 0.1 * fall / len(preserved) if falls else 0.0
 
     return _summed(batch, advantages, lambda *at: _ppo(*at, 0.2, 0.2), penalty)
 
@@ -138,7 +146,7 @@ def _summed(batch, advantages, term, penalty=lambda *at: 0.0):
     """Mean of ``term`` over the tokens in ``advantages`` plus the sum of ``penalty``; each knows its own token only."""
     given, gradient, loss, mass = np.zeros(batch.kind.shape), np.zeros(batch.kind.shape), 0.0, 0.0
     for at, a in advantages.items():
-        facts = (batch.old[at], batch.reference[at])
+        facts = (batch.old[at], batch.reference[at], at)
         values = [
             part(facts, complex(batch.policy[at], STEP), a) / share
             for part, share in ((term, len(advantages)), (penalty, 1))
