@@ -1,7 +1,11 @@
-"""The README's file tree names every file there is, and no other."""
+"""The README's file tree names every file there is, and no other; its table of methods is what the recipes are."""
 
+import inspect
 import re
 from pathlib import Path
+
+from rlagents.methods import recipes
+from tests.method_table import rows
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("rlagents", "experiments", "launch")
@@ -26,3 +30,15 @@ def present() -> set[str]:
 
 def test_the_file_tree_is_what_is_there():
     assert listed() == present()
+
+
+def test_the_table_of_methods_says_what_the_recipes_are():
+    """Names, sentences, sources and needs; the differences beside them are measured, and small."""
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").split("## Methods")[1].split("\n## ")[0].splitlines()
+    found = [line.strip("| ").split(" | ") for line in lines if line.startswith("| `")]
+    assert [row[:-1] for row in found] == list(rows().values())
+    numbers = [float(number) for row in found for number in re.findall(r"\d\.\de-\d\d", row[-1])]
+    assert len(numbers) >= len(found)
+    assert max(numbers) <= 1e-5
+    made = inspect.getmembers(recipes, inspect.isfunction)
+    assert {name for name, function in made if function.__module__ == recipes.__name__} == set(rows())

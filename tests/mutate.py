@@ -1,0 +1,78 @@
+"""Do the tests notice when a formula is wrong? Applies small wrong edits, one at a time, and counts those noticed.
+
+    python -m tests.mutate          # all of tests/mutations.py, with a line each
+    python -m tests.mutate WORD...  # those whose file or edit has all the words
+
+Each edit is made in a copy of the package, in which the tests chosen for it are run; it is killed if one of them fails,
+and survives if all pass. Anything else (nothing collected, an edit that cannot be imported) is an error of the list.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.mutations import METHODS, MUTATIONS, Mutation
+
+ROOT = Path(__file__).resolve().parents[1]
+_PASSED, _FAILED = 0, 1  # pytest's exit codes
+
+
+class MutationError(ValueError):
+    """An edit of the list that is none: its text is not there, or its tests do not run."""
+
+
+def edited(source: str, mutation: Mutation) -> str:
+    """``source`` after the edit. Raises :class:`MutationError` unless ``old`` stands there as often as it should."""
+    if source.count(mutation.old) != mutation.times:
+        raise MutationError(
+            f"{mutation.file} has {mutation.old!r} {source.count(mutation.old)} times; expected {mutation.times}: the"
+            " code has moved on, mend tests/mutations.py."
+        )
+    return source.replace(mutation.old, mutation.new, 1)
+
+
+def run_tests(root: Path, mutation: Mutation) -> subprocess.CompletedProcess:
+    """The tests chosen for this edit, on the code under ``root``."""
+    tests = mutation.tests if "/" in mutation.tests else METHODS + mutation.tests
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", tests]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment |= {"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(
+        [*command, "-k", mutation.chosen], cwd=root, env=environment, capture_output=True, text=True, timeout=600
+    )
+
+
+def killed(mutation: Mutation) -> bool:
+    """Whether a test fails on the edited code. Raises :class:`MutationError` if it cannot be told."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        for name in ("rlagents", "tests"):
+            shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "pyproject.toml", root)
+        path = root / mutation.file
+        path.write_text(edited(path.read_text(encoding="utf-8"), mutation), encoding="utf-8")
+        done = run_tests(root, mutation)
+    if done.returncode not in (_PASSED, _FAILED):
+        raise MutationError(f"the tests of {mutation} ended with code {done.returncode}:\n{done.stdout[-2000:]}")
+    return done.returncode == _FAILED
+
+
+def main(words: Sequence[str]) -> int:
+    """Print a line for each edit; 1 if any survives."""
+    chosen = [m for m in MUTATIONS if all(word in f"{m.file} {m.old} {m.new}" for word in words)]
+    survivors = 0
+    for number, mutation in enumerate(chosen, 1):
+        dead = killed(mutation)
+        survivors += not dead
+        edit = f"{mutation.old!r} -> {mutation.new!r}"
+        print(f"{number}/{len(chosen)} {'killed  ' if dead else 'SURVIVES'} {mutation.file}: {edit}", flush=True)
+    print(f"{len(chosen) - survivors} of {len(chosen)} killed")
+    return int(survivors > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
