@@ -62,16 +62,18 @@ def killed(mutation: Mutation) -> bool:
 
 
 def main(words: Sequence[str]) -> int:
-    """Print a line for each edit; 1 if any survives."""
+    """Print a line for each edit; 1 if any survives or is none."""
     chosen = [m for m in MUTATIONS if all(word in f"{m.file} {m.old} {m.new}" for word in words)]
-    survivors = 0
+    dead = 0
     for number, mutation in enumerate(chosen, 1):
-        dead = killed(mutation)
-        survivors += not dead
-        edit = f"{mutation.old!r} -> {mutation.new!r}"
-        print(f"{number}/{len(chosen)} {'killed  ' if dead else 'SURVIVES'} {mutation.file}: {edit}", flush=True)
-    print(f"{len(chosen) - survivors} of {len(chosen)} killed")
-    return int(survivors > 0)
+        try:
+            verdict = "killed" if killed(mutation) else "SURVIVES"
+        except MutationError as error:
+            verdict = f"ERROR ({error})"
+        dead += verdict == "killed"
+        print(f"{number}/{len(chosen)} {verdict}: {mutation.file}: {mutation.old!r} -> {mutation.new!r}", flush=True)
+    print(f"{dead} of {len(chosen)} killed")
+    return int(dead < len(chosen))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 METHODS = "tests/methods/"
-FLOAT32 = " and float32"
+FLOAT32, FLOAT64 = " and float32", " and float64"
 
 
 class Mutation(NamedTuple):
@@ -44,7 +44,7 @@ MUTATIONS = [
         "methods/border",
         "test_border.py",
         ("detach(getattr(shown, field))", "getattr(shown, field)", "every_fact and kl_penalty_k2"),
-        ("mask = credit.mask & credit.valid[..., None]", "mask = credit.mask", "off_the_mask and filter_of_members"),
+        ("mask = credit.mask & credit.valid[..., None]", "mask = credit.mask", "forgot_the_mask"),
     ),
     # filters
     *_in(
@@ -84,12 +84,13 @@ MUTATIONS = [
     *_in(
         "methods/estimators",
         "test_filters.py",
-        ("valid = credit.valid", "valid = masks.valid", "failed_tools"),
+        ("valid = credit.valid", "valid = masks.valid", "leave_the_statistics"),
     ),
     *_in(
         "methods/baselines",
         _ESTIMATORS,
-        ("safe_divide(count, count - 1)", "safe_divide(count - 1, count)", "leave_one_out" + FLOAT32),
+        ("safe_divide(count, count - 1)", "safe_divide(count - 1, count)",
+         "test_estimators and leave_one_out" + FLOAT32),
         ("masks.condition[..., None, :]) & credit.valid[..., None, :]", "masks.condition[..., None, :])",
          "condition" + FLOAT32),
         ("better -= kl_coefficient", "better += kl_coefficient", "whitened" + FLOAT32),
@@ -99,7 +100,7 @@ MUTATIONS = [
          "turn" + FLOAT32),
         ("jnp.where(ahead >= 0, discount", "jnp.where(ahead > 0, discount", "turn" + FLOAT32),
         ("masked_center(x, where, axis=axis), std + epsilon)", "masked_center(x, where, axis=axis), std - epsilon)",
-         "turn" + FLOAT32),
+         "turn" + FLOAT64),
     ),
     # reshapers
     *_in(
@@ -109,7 +110,7 @@ MUTATIONS = [
         ("(advantages < 0) & (masks.turn <", "(advantages > 0) & (masks.turn <", "soften" + FLOAT32),
         ("masks.turn < masks.num_turns[..., None] - 1", "masks.turn < masks.num_turns[..., None]", "soften" + FLOAT32),
         ("ratio * safe_divide(negative, positive)", "safe_divide(negative, ratio * positive)", "rebalance" + FLOAT32),
-        ("(positive > 0) & (negative > 0)", "(positive > 0) | (negative > 0)", "rebalance" + FLOAT32),
+        ("(positive > 0) & (negative > 0)", "(positive > 0) | (negative > 0)", "of_one_sign"),
         ("(masks.turn == masks.num_turns[..., None] - 1)", "(masks.turn == 0)", "rebalance" + FLOAT32),
         ("axis=(-2, -1), keepdims=True)\n        negative", "axis=-1, keepdims=True)\n        negative",
          "rebalance" + FLOAT32),
@@ -134,9 +135,9 @@ MUTATIONS = [
     *_in(
         "methods/offpolicy",
         "test_reshapers.py",
-        ("jnp.exp(log_ratio(old, rollout))", "jnp.exp(log_ratio(rollout, old))", "truncated_tokens" + FLOAT32),
+        ("jnp.exp(log_ratio(old, rollout))", "jnp.exp(log_ratio(rollout, old))", "truncated and tokens" + FLOAT32),
         ("jnp.where(weight <= limit, weight, 0)", "jnp.minimum(weight, limit)", "masking"),
-        ("masked_sum(old - rollout, mask", "masked_sum(rollout - old, mask", "truncated_sequences" + FLOAT32),
+        ("masked_sum(old - rollout, mask", "masked_sum(rollout - old, mask", "truncated and sequences" + FLOAT32),
     ),
     # surrogates
     *_in(
@@ -197,7 +198,8 @@ MUTATIONS = [
         ("dual_clip_surrogate(0.2, 0.28, 3.0)", "dual_clip_surrogate(0.28, 0.2, 3.0)", "tao_rl" + FLOAT32, 2),
         ("drop(predicates.pass_rate_outside(0.1, 0.9))", "mute(predicates.pass_rate_outside(0.1, 0.8))",
          "simple_tir" + FLOAT32),
-        ("ddof=1, epsilon=1e-6),\n            soften", "ddof=0, epsilon=1e-6),\n            soften", "calib_adv" + FLOAT32),
+        ("ddof=1, epsilon=1e-6),\n            soften", "ddof=0, epsilon=1e-6),\n            soften",
+         "calib_adv" + FLOAT32),
     ),
 ]  # fmt: skip
 

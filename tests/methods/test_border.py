@@ -9,11 +9,11 @@ import optax
 import pytest
 from hypothesis import given, settings
 
-from rlagents.methods import Role, chain, method, on_policy, penalty, token_mean
+from rlagents.methods import Role, chain, filter_stage, method, on_policy, penalty, token_mean
 from rlagents.methods import border as the_border
 from rlagents.types import Kind
 from tests.effort import draws
-from tests.methods.batches import batches, laws, make_batch
+from tests.methods.batches import SHAPE, batches, laws, make_batch
 from tests.methods.harness import assert_same, run, whole
 from tests.methods.table import METHODS, SURROGATES, complete
 
@@ -70,6 +70,16 @@ def test_at_policy_equal_to_old_a_surrogates_gradient_is_minus_measure_times_adv
     assert_same(out.gradients[0].policy, -out.measures.shared * out.credit.advantages)
 
 
+def test_a_dropped_member_has_no_trained_token_even_if_its_filter_forgot_the_mask():
+    forgetful = filter_stage("forgetful", lambda credit, *facts: (replace(credit, valid=credit.valid & EVEN), {}))
+    logprobs, rewards, masks = make_batch(7, invalid=0.0)
+    out = run(complete(forgetful), (logprobs, rewards, masks))
+    assert out.credit.mask[:, ::2].any()
+    assert not out.credit.mask[:, 1::2].any()
+    assert not out.gradients[0].policy[:, 1::2].any()
+
+
+EVEN = jnp.arange(SHAPE[1]) % 2 == 0
 _ALONE = {}
 
 

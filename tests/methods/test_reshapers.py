@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from rlagents.methods import chain, clipped_surrogate, exploration, group_advantage, method, token_mean
+from rlagents.methods import chain, clipped_surrogate, exploration, group_advantage, method, mute, token_mean
 from rlagents.methods.calibration import rebalance_answers, soften_negative_turns, towards_the_best, wholly_from
 from rlagents.methods.exploration import entropy_bonus
 from rlagents.methods.offpolicy import (
@@ -14,8 +14,8 @@ from rlagents.methods.offpolicy import (
     truncated_token_weights,
 )
 from rlagents.numerics import LOG_RATIO_BOUND
-from tests.methods.batches import laws
-from tests.methods.harness import assert_close
+from tests.methods.batches import laws, make_batch
+from tests.methods.harness import assert_close, values
 from tests.methods.test_filters import clean
 from tests.methods.test_oracles import computed, drawn, precisions
 from tests.oracles import calibration as oracle
@@ -80,8 +80,8 @@ CASES = {
         bonus("all", "trajectory", 1.0, lambda a, b: a + b),
     ),
     "bonus everywhere, bounded": (
-        entropy_bonus(0.3, which=exploration.everywhere, top_fraction=0.2, enters=exploration.added_up_to(0.1)),
-        bonus("all", "trajectory", 0.2, lambda a, b: a + np.clip(b, -0.1 * np.abs(a), 0.1 * np.abs(a))),
+        entropy_bonus(0.3, which=exploration.everywhere, enters=exploration.added_up_to(0.1)),
+        bonus("all", "trajectory", 1.0, lambda a, b: a + np.clip(b, -0.1 * np.abs(a), 0.1 * np.abs(a))),
     ),
     "truncated tokens": (
         truncated_token_weights(1.5),
@@ -134,6 +134,33 @@ def test_balanced_answers_weigh_alike(batch):
     answer = masks.trainable & (masks.turn == masks.num_turns[..., None] - 1)
     in_answers = np.where(answer, after, 0)
     assert_close(in_answers.sum((1, 2)), np.zeros(len(after)), relative=1e-12, floor=100)
+
+
+def _only(sign):
+    """Leave the answers of this sign: mute the members whose reward has the other."""
+    out = (lambda c, r, m: c.rewards < 0.5) if sign > 0 else (lambda c, r, m: c.rewards > 0.5)
+    out.__name__ = f"not {sign}"
+    return reshaped_after(mute(out), rebalance_answers(1.0))
+
+
+def reshaped_after(filtering, *stages):
+    estimate = group_advantage(ddof=1, epsilon=1e-6)
+    return method(chain(filtering, estimate, *stages, clipped_surrogate(0.2, 0.2)), token_mean())
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_answers_of_one_sign_count_nothing_and_other_turns_stay(sign):
+    batch = make_batch(8, (6, 4, 12, 3), rewards="binary", invalid=0.0)
+    masks, out = batch[2], computed(_only(sign), batch, 1e-12)
+    answer = out.credit.mask & (masks.turn == masks.num_turns[..., None] - 1)
+    other = out.credit.mask & ~answer
+    assert answer.any()
+    assert (out.credit.advantages[answer] == 0).all()
+    before = computed(_only(sign).without("rebalance_answers"), batch, 1e-12).credit.advantages
+    assert before[answer].any()
+    assert before[other].any()
+    np.testing.assert_array_equal(out.credit.advantages[other], before[other])
+    assert values(out.metrics)["answers_of_one_sign"] == 1
 
 
 @laws
