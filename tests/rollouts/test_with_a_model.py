@@ -9,6 +9,7 @@ from rlagents.facts import Task
 from rlagents.models import DecoderConfig, init_params, token_log_probs
 from rlagents.rollouts.chat import Chat
 from rlagents.rollouts.collate import collate
+from rlagents.rollouts.conditions import append_to_first_user_message
 from rlagents.rollouts.driver import StreamTask, rollout
 from rlagents.rollouts.members import Limits
 from rlagents.rollouts.pool import ProcessPool
@@ -28,9 +29,8 @@ CONFIG = DecoderConfig(
 STOPS = sorted(CHAT.stop_token_ids | set(range(0, CONFIG.vocab_size, 9)))
 
 
-def with_member(task, opening, member):
-    *before, last = opening.messages
-    return [*before, {**last, "content": f"{last['content']} <{member}>"}], member
+def with_member(task, opening, place):
+    return append_to_first_user_message(opening.messages, f" <{place.member}>"), place.member
 
 
 def sharp_params():
