@@ -8,6 +8,7 @@ The predicates are those of the filters, so sampling and learning never disagree
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from rlagents.rollouts.trajectory import Trajectory
@@ -42,6 +43,10 @@ def informative(*predicates: Predicate) -> Informative:
     if not predicates:
         raise ValueError("informative() without a predicate takes every group; give one, or say anything.")
 
+    @jax.jit
+    def answers(credit: Credit, rewards: Rewards, masks: Masks) -> list[Any]:
+        return [predicate(credit, rewards, masks) for predicate in predicates]
+
     def judge(groups: Sequence[Sequence[Trajectory]], collate: Collate) -> list[str | None]:
         if not groups:
             return []
@@ -49,9 +54,8 @@ def informative(*predicates: Predicate) -> Informative:
         credit = opening_credit(batch)
         left = np.asarray(credit.valid)
         names = [None if some else "no_valid_member" for some in _any_left(left)]
-        for predicate in predicates:
-            left = left & ~_answer(predicate, credit, batch)
-            emptied = predicate.__name__
+        for predicate, answer in zip(predicates, answers(credit, batch.rewards, batch.masks), strict=True):
+            left, emptied = left & ~_checked(answer, predicate, left.shape), predicate.__name__
             names = [name or (None if some else emptied) for name, some in zip(names, _any_left(left), strict=True)]
         return names[: len(groups)]
 
@@ -67,11 +71,11 @@ def opening_credit(batch: Batch) -> Credit:
     return Credit(rewards=batch.rewards.outcome, valid=batch.masks.valid, mask=batch.masks.trainable)
 
 
-def _answer(predicate: Predicate, credit: Credit, batch: Batch) -> np.ndarray:
-    out = np.asarray(predicate(credit, batch.rewards, batch.masks))
-    if out.dtype != bool or out.shape != credit.valid.shape:
+def _checked(answer: Any, predicate: Predicate, shape: tuple[int, ...]) -> np.ndarray:
+    out = np.asarray(answer)
+    if out.dtype != bool or out.shape != shape:
         raise ValueError(
             f"{predicate.__name__} answers with {out.dtype} of shape {out.shape}; expected a bool for each member, "
-            f"shape {credit.valid.shape}."
+            f"shape {shape}."
         )
     return out
