@@ -101,7 +101,7 @@ def check_counts(config: Config) -> None:
     _check_at_least(1, config, "checkpoint.every_steps", "checkpoint.keep_last")
     _check_at_least(1, config, "rl.max_draws")
     over_sample = config.rl.over_sample
-    if isinstance(over_sample, bool) or not isinstance(over_sample, Real) or not 1.0 <= float(over_sample) < math.inf:
+    if not isinstance(over_sample, Real) or not 1.0 <= float(over_sample) < math.inf:
         raise ValueError(
             f"rl.over_sample is {over_sample!r}; give a number >= 1 (1.0 draws no more than is trained on)."
         )
