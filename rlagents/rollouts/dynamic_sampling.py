@@ -17,7 +17,7 @@ from rlagents.rollouts.trajectory import Trajectory
 
 def draw_size(prompts_per_step: int, over_sample: float) -> int:
     """Tasks of one draw: ``ceil(over_sample * prompts_per_step)``."""
-    # Rounded first: 1.1 * 10 is 11.000000000000002.
+    # Rounded first: 1.1 * 50 is 55.00000000000001 in floating point.
     return math.ceil(round(over_sample * prompts_per_step, 6))
 
 

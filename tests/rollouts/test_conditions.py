@@ -96,7 +96,7 @@ def test_a_draw_is_a_function_of_its_place_whatever_was_drawn_before(key, other,
 @pytest.mark.parametrize("part", StreamKey._fields)
 @pytest.mark.parametrize("draw", [bernoulli(0.5), stratified(32)], ids=["bernoulli", "stratified"])
 def test_another_domain_run_step_or_stream_draws_anew(draw, part):
-    groups = [tuple(drawn(draw, KEY._replace(**{part: value}), 64)) for value in (0, 7, 2**32 - 1)]
+    groups = [tuple(drawn(draw, KEY._replace(**{part: value}), 64)) for value in (6, 7, 2**32 - 1)]
     assert len(set(groups)) == 3
     # Streams one apart are not shifts of one another, as they would be if parts were added up.
     assert groups[0][1:] != groups[1][:-1]

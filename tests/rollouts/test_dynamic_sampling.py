@@ -165,7 +165,7 @@ def test_the_batch_has_its_shape_whatever_was_informative():
 
 def test_the_size_of_a_draw_is_exact():
     assert [draw_size(10, factor) for factor in (1.0, 1.01, 1.1, 1.15, 2.0, 3)] == [10, 11, 11, 12, 20, 30]
-    assert draw_size(3, 1.5) == 5
+    assert (draw_size(3, 1.5), draw_size(50, 1.1)) == (5, 55)
 
 
 def test_callers_mistakes_are_named():
