@@ -5,15 +5,16 @@ found only when the first batch is collated, or after the warm-up, costs the tim
 """
 
 import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 from ml_collections import ConfigDict
 
 from rlagents import sharding
 from rlagents.data.streams import MAX_SEED
-from rlagents.experiment import Config, Experiment
+from rlagents.experiment import Config
 from rlagents.rollouts.collate import collate
 from rlagents.rollouts.members import Limits
 from rlagents.rollouts.pool import ProcessPool
@@ -34,6 +35,8 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
         "members_per_micro_batch",
         "updates_per_batch",
         "epochs",
+        "over_sample",
+        "max_draws",
     ),
     "buckets": ("prefix_buckets", "member_buckets", "turn_buckets"),
     "evaluation": ("num_tasks", "samples_per_task", "every_steps", "limits"),
@@ -96,6 +99,12 @@ def check_counts(config: Config) -> None:
     _check_at_least(1, config, "rl.group_size", "rl.prompts_per_step", "rl.prompts_per_micro_batch", "rl.epochs")
     _check_at_least(1, config, "rl.updates_per_batch", "evaluation.samples_per_task", "evaluation.num_tasks")
     _check_at_least(1, config, "checkpoint.every_steps", "checkpoint.keep_last")
+    _check_at_least(1, config, "rl.max_draws")
+    over_sample = config.rl.over_sample
+    if not isinstance(over_sample, Real) or not 1.0 <= float(over_sample) < math.inf:
+        raise ValueError(
+            f"rl.over_sample is {over_sample!r}; give a number >= 1 (1.0 draws no more than is trained on)."
+        )
     if config.rl.members_per_micro_batch is not None:
         _check_at_least(1, config, "rl.members_per_micro_batch")
     if config.supervised.steps:
@@ -158,29 +167,6 @@ def check_buckets(config: Config, limits: Limits) -> None:
                 f"the largest of buckets.{name}_buckets is {largest}, but a rollout may need {longest} ({limit}); "
                 "give a larger bucket or a smaller limit."
             )
-
-
-def check_tasks(config: Config, experiment: Experiment, *, trains: bool) -> None:
-    """There is a first task to train on, and as many held-out ones as the evaluation takes."""
-    last = config.evaluation.num_tasks - 1
-    try:
-        experiment.held_out[0]
-    except (ValueError, LookupError, RuntimeError) as error:
-        raise ValueError(f"held_out of build(config) has no first task ({error}); give it at least one.") from error
-    try:
-        experiment.held_out[last]
-    except (ValueError, LookupError, RuntimeError) as error:
-        raise ValueError(
-            f"evaluation.num_tasks is {last + 1}, but held_out of build(config) has no task {last} ({error}); take "
-            "fewer."
-        ) from error
-    if trains and (config.rl.steps or config.supervised.steps):
-        try:
-            experiment.train_stream(0)[0]
-        except (ValueError, LookupError, RuntimeError) as error:
-            raise ValueError(
-                f"train_stream of build(config) has no first task ({error}); give it at least one."
-            ) from error
 
 
 def _check_keys(config: Config, sections: Mapping[str, Iterable[str]]) -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from rlagents.facts import Task
 from rlagents.rollouts.chat import Chat
-from rlagents.rollouts.driver import MemberMessages, Rollout, StreamTask, rollout, same_for_all
+from rlagents.rollouts.conditions import MemberMessages, same_for_all
+from rlagents.rollouts.driver import Rollout, StreamTask, rollout
 from rlagents.rollouts.members import Limits, TurnSampler
 from rlagents.rollouts.pool import Pool
 from rlagents.rollouts.trajectory import Trajectory

@@ -24,12 +24,17 @@ from rlagents.methods.method import Method
 from rlagents.models import DecoderConfig
 from rlagents.models.layers import SAVE_ATTENTION, RematPolicy
 from rlagents.rollouts.chat import Chat
-from rlagents.rollouts.driver import MemberMessages, same_for_all
+from rlagents.rollouts.conditions import MemberMessages, same_for_all
 from rlagents.rollouts.experts import Demonstrator
+from rlagents.rollouts.informative import Informative, anything
 from rlagents.types import Params
 
 MODULE_PREFIX = "rlagents_experiment_"
 """Begins the name under which a config file is imported: nobody else can import it by that name."""
+
+THINK_PREFIX = "<think>"
+"""``forced_prefix`` of CalibAdv (arXiv 2604.18235): the tag opens every model turn, the one after the prompt and those
+after observations, and as nobody sampled it, it bears no advantage and no loss."""
 
 Config = Any
 """An ``ml_collections.ConfigDict``; its leaves have no static types."""
@@ -52,8 +57,10 @@ class Experiment:
       category: task -> name under which the evaluation reports it besides the whole.
       remat_policy: what a layer's forward pass keeps for its backward pass; the rest is computed again.
       named: facts of the outcome that go along with every batch.
-      member_messages: what differs between the members of a group.
-      forced_prefix: text that every model turn is made to begin with.
+      member_messages: what differs between the members of a group in training.
+      evaluation_messages: the same in evaluation.
+      informative: which groups are worth training on, as far as ``rl.over_sample`` and ``rl.max_draws`` find them.
+      forced_prefix: text that every model turn is made to begin with, in training and evaluation; see ``THINK_PREFIX``.
     """
 
     decoder: DecoderConfig
@@ -70,6 +77,8 @@ class Experiment:
     remat_policy: RematPolicy = SAVE_ATTENTION
     named: Sequence[str] = ()
     member_messages: MemberMessages = same_for_all
+    evaluation_messages: MemberMessages = same_for_all
+    informative: Informative = anything
     forced_prefix: str = ""
 
 

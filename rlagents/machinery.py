@@ -11,17 +11,21 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
-from rlagents import config_checks, models, sharding
+from rlagents import config_checks, experiment_checks, models, sharding
+from rlagents.data.streams import PromptStream
 from rlagents.environments.base import Environment
 from rlagents.evaluation import Evaluation, evaluate
 from rlagents.experiment import MODULE_PREFIX, Config, Experiment
 from rlagents.facts import Task
 from rlagents.learner import Passes, member_slices, whole_groups
-from rlagents.rollouts.driver import Rollout, StreamTask, rollout
+from rlagents.rollouts.collate import collate
+from rlagents.rollouts.driver import Rollout, rollout
+from rlagents.rollouts.dynamic_sampling import draw_size, sample_informative
 from rlagents.rollouts.members import Limits
 from rlagents.rollouts.pool import Pool, ProcessPool
+from rlagents.rollouts.trajectory import Trajectory
 from rlagents.sampling import Sampler, SamplingRule
-from rlagents.types import Params
+from rlagents.types import Batch, Params
 
 
 def random_params(decoder: models.DecoderConfig) -> Callable[[jax.Array, Any], Params]:
@@ -87,25 +91,38 @@ class Machinery:
         """Tokens that every model turn is made to begin with."""
         return self.experiment.chat.encode(self.experiment.forced_prefix)
 
-    def roll_out(self, sampler: Sampler, tasks: Sequence[tuple[int, Task]], step: int) -> Rollout:
-        """Groups for one step of training. Raises ValueError if not a single task could be sampled."""
-        sampled = rollout(
-            [StreamTask(*task) for task in tasks],
+    def roll_out(self, sampler: Sampler, stream: PromptStream[Task], step: int) -> Rollout:
+        """Groups for one step of training, of the next tasks of ``stream``.
+
+        Raises ValueError if not a single task could be sampled.
+        """
+        options = self.config.rl
+        roll_out = partial(
+            rollout,
             sampler=sampler,
             chat=self.experiment.chat,
             pool=self.pool,
-            group_size=self.config.rl.group_size,
+            group_size=options.group_size,
             limits=self.limits,
             run=self.config.seed,
             step=step,
             member_messages=self.experiment.member_messages,
             forced_prefix=self.forced_prefix(),
         )
-        if not sampled.groups:
-            raise ValueError(
-                f"all {len(tasks)} tasks of step {step} were skipped; the first: {sampled.skipped[0].reason}"
-            )
-        return sampled
+        return sample_informative(
+            stream.take,
+            roll_out,
+            prompts_per_step=options.prompts_per_step,
+            informative=self.experiment.informative,
+            collate=partial(self.collate, num_prompts=draw_size(options.prompts_per_step, options.over_sample)),
+            over_sample=options.over_sample,
+            max_draws=options.max_draws,
+        )
+
+    def collate(self, groups: Sequence[Sequence[Trajectory]], *, num_prompts: int) -> Batch:
+        """Groups of training tasks as a batch of ``num_prompts`` rows, in the config's buckets."""
+        named = self.experiment.named
+        return collate(groups, pad_prompts_to=num_prompts, named=named, **self.config.buckets)
 
     def held_out_tasks(self) -> list[Task]:
         """The first ``config.evaluation.num_tasks`` held-out tasks."""
@@ -122,7 +139,7 @@ class Machinery:
             limits=self.evaluation_limits,
             run=self.config.seed,
             category=self.experiment.category,
-            member_messages=self.experiment.member_messages,
+            member_messages=self.experiment.evaluation_messages,
             forced_prefix=self.forced_prefix(),
         )
 
@@ -137,7 +154,8 @@ def assemble(config: Config, experiment: Experiment, *, trains: bool = True) -> 
     A trajectory has as many turns as its limits and the environment both allow. ``trains`` is False for a program that
     only evaluates: what training alone needs is then not checked.
 
-    Raises ValueError for a config that no run would get through (see ``config_checks``), a mesh that the devices or the
+    Raises ValueError for a config or experiment that no run would get through (see ``config_checks`` and
+    ``experiment_checks``), a mesh that the devices or the
     model do not fit, an environment that tool workers cannot load.
     """
     config_checks.check_sections(config)
@@ -161,7 +179,8 @@ def assemble(config: Config, experiment: Experiment, *, trains: bool = True) -> 
         config_checks.check_division(config, sharding.prompt_shards(mesh))
         if config.rl.steps:
             config_checks.check_buckets(config, limits)
-    config_checks.check_tasks(config, experiment, trains=trains)
+    experiment_checks.check_tasks(config, experiment, trains=trains)
+    experiment_checks.check_member_messages(config, experiment, trains=trains)
     return Machinery(
         config=config,
         experiment=experiment,

@@ -23,7 +23,7 @@ from rlagents.data.prefetch import prefetched
 from rlagents.machinery import Machinery, assemble
 from rlagents.metrics import MetricsWriter
 from rlagents.progress import progress
-from rlagents.rollouts.collate import collate, padding_fraction
+from rlagents.rollouts.collate import padding_fraction
 from rlagents.rollouts.driver import Rollout
 from rlagents.sharding import shard_batch
 from rlagents.timing import OneStepLate, PhaseTimer
@@ -147,11 +147,9 @@ def reinforce(machinery: Machinery, workdir: Path, params: Params, timer: PhaseT
         for step in range(first, options.steps):
             start = time.perf_counter()
             with timer.phase("rollout"):
-                sampled = machinery.roll_out(sampler, stream.take(options.prompts_per_step), step)
+                sampled = machinery.roll_out(sampler, stream, step)
             with timer.phase("collate"):
-                batch = collate(
-                    sampled.groups, pad_prompts_to=options.prompts_per_step, named=experiment.named, **config.buckets
-                )
+                batch = machinery.collate(sampled.groups, num_prompts=options.prompts_per_step)
                 on_device = shard_batch(batch, machinery.mesh)
             with timer.phase("prepare"):
                 facts = jax.block_until_ready(learn.prepare(state.params, reference, on_device))

@@ -14,6 +14,7 @@ from experiments.rc_grpo import bfcl
 from rlagents import config_checks, machinery
 from rlagents.command_line import _explained
 from rlagents.experiment import load_experiment
+from rlagents.rollouts.conditions import fixed, reward_goal, stratified
 from rlagents.rollouts.members import Limits
 from rlagents.workdir import claim_workdir
 from tests.test_train import CONFIG_FILE, ROOT, small_config
@@ -50,6 +51,11 @@ BAD_VALUES = [
     ({"rl.group_size": 0}, "rl.group_size is 0"),
     ({"rl.prompts_per_step": 8.0}, "rl.prompts_per_step is 8.0; give a whole number"),
     ({"rl.steps": -1}, "rl.steps is -1"),
+    ({"rl.max_draws": 0}, "rl.max_draws is 0; give a whole number >= 1"),
+    *[
+        ({"rl.over_sample": value}, f"rl.over_sample is {value!r}; give a number >= 1")
+        for value in (0.5, "2", float("inf"), float("nan"))
+    ],
     ({"supervised.steps": -1}, "supervised.steps is -1"),
     ({"supervised.traces": 0}, "supervised.traces is 0"),
     ({"evaluation.samples_per_task": 0}, "evaluation.samples_per_task is 0"),
@@ -86,6 +92,7 @@ def test_bad_values_are_refused(values, said, experiment, no_workers):
         {"seed": 2**32 - 1},
         {"rl.steps": 0, "rule.temperature": 0.0},
         {"rl.group_size": 4, "rl.members_per_micro_batch": 2},
+        {"rl.over_sample": 3, "rl.max_draws": 5},
         # The sampler has no room for more.
         {"limits.max_response_tokens": 500},
         {"supervised": ConfigDict({"steps": 0})},
@@ -117,6 +124,8 @@ def test_the_shipped_configs_pass(config):
         ("seed", "the config has no seed; training needs seed, mesh"),
         ("trace_buckets", "the config has no trace_buckets, which the warm-up needs"),
         ("rl.group_size", "the config has no rl.group_size; rl needs steps, prompts_per_step, group_size"),
+        ("rl.over_sample", "the config has no rl.over_sample"),
+        ("rl.max_draws", "the config has no rl.max_draws"),
         ("limits.max_turns", "the config has no limits.max_turns; limits takes max_turns, max_turn_tokens"),
         ("evaluation.limits.max_turns", "the config has no evaluation.limits.max_turns"),
         ("sampler.num_rows", "the config has no sampler.num_rows; sampler takes num_groups, num_rows"),
@@ -134,6 +143,29 @@ def test_a_missing_section_or_key_is_named(missing, said, experiment, no_workers
 def test_an_argument_that_nothing_takes_is_named(experiment, no_workers):
     config = changed({"workers": ConfigDict({"num_workers": 1, "step_timeout": 1.0})})
     assert "workers.step_timeout is no known key; workers takes num_workers" in refusal(config, experiment)
+
+
+def test_what_members_cannot_be_told_is_refused(experiment, no_workers):
+    too_many, none = reward_goal(stratified(3)), reward_goal(fixed(5))
+    for name, messages, said in (
+        (
+            "member_messages",
+            too_many,
+            "member_messages of build(config): stratified(k=3) cannot draw 3 of a group of 2",
+        ),
+        ("evaluation_messages", none, "evaluation_messages of build(config): drew condition 5"),
+    ):
+        changed_experiment = dataclasses.replace(experiment, **{name: messages})
+        assert said in refusal(small_config(), changed_experiment)
+    # Who only evaluates, or does not learn from rollouts, tells no member of a training group anything.
+    told = dataclasses.replace(experiment, member_messages=too_many)
+    machinery.assemble(small_config(), told, trains=False).close()
+    machinery.assemble(changed({"rl.steps": 0}), told).close()
+    # An opening that the environment cannot give is the rollout's affair: it skips the task.
+    mute = mock.Mock(wraps=experiment.environment, max_turns=8, opening=mock.Mock(side_effect=KeyError("task")))
+    with mock.patch.object(machinery, "_tool_workers"):
+        machinery.assemble(small_config(), dataclasses.replace(told, environment=mute)).close()
+    assert mute.opening.called
 
 
 def test_tasks_that_are_not_there_are_refused(experiment, no_workers):

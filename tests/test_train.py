@@ -16,7 +16,10 @@ from experiments.quickstart import procedural, summarize
 from rlagents import evaluate, train
 from rlagents.checkpoints import Checkpoints
 from rlagents.machinery import Machinery, assemble
+from rlagents.methods import predicates
 from rlagents.metrics import read_metrics
+from rlagents.rollouts.conditions import HIGH, fixed, reward_goal, stratified
+from rlagents.rollouts.informative import anything, informative
 from rlagents.timing import PhaseTimer
 from rlagents.types import Kind
 from rlagents.workdir import claim_workdir
@@ -25,6 +28,7 @@ from tests.sampling.test_compilations import compilations
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG_FILE = "experiments/quickstart/procedural.py"
+NOT_UNIFORM = informative(predicates.uniform_groups)
 
 
 def small_config():
@@ -58,6 +62,7 @@ def small_config():
     )
     config.trace_buckets.member_buckets = (64,)
     config.rl.update({"steps": 4, "prompts_per_step": 8, "group_size": 2, "prompts_per_micro_batch": 8, "epochs": 2})
+    config.rl.update({"over_sample": 1.5, "max_draws": 2})
     config.buckets.member_buckets = (64,)
     config.evaluation.update({"num_tasks": 8, "samples_per_task": 2})
     config.checkpoint.every_steps = 2
@@ -65,8 +70,8 @@ def small_config():
 
 
 @contextlib.contextmanager
-def running(config):
-    experiment = procedural.build(config)
+def running(config, *, informative=NOT_UNIFORM, **changes):
+    experiment = dataclasses.replace(procedural.build(config), informative=informative, **changes)
     settings = {f.name: getattr(experiment.environment, f.name) for f in dataclasses.fields(experiment.environment)}
     rewarded = RewardedByLength(**settings)
     machinery = assemble(config, dataclasses.replace(experiment, environment=rewarded))
@@ -76,9 +81,9 @@ def running(config):
         machinery.close()
 
 
-def run(config, workdir):
+def run(config, workdir, **changes):
     claim_workdir(workdir, config)
-    with running(config) as machinery:
+    with running(config, **changes) as machinery:
         train.train(machinery, workdir, PhaseTimer())
 
 
@@ -120,12 +125,15 @@ def test_nothing_compiles_after_the_first_step(whole):
 def test_the_learner_s_log_probs_are_those_that_the_sampler_recorded(whole):
     """In the first update of each step, so the weights that sampled are those that learn, and so is the temperature."""
     config = small_config()
-    config.rl.epochs = 1
+    config.rl.update({"epochs": 1, "over_sample": 1.0, "max_draws": 1})
     with tempfile.TemporaryDirectory() as folder:
-        run(config, Path(folder) / "run")
+        run(config, Path(folder) / "run", informative=anything)
         rows = read_metrics(Path(folder) / "run" / "metrics.jsonl")
     assert [row["updates_applied"] for row in rows] == [1, 1, 1, 1]
     assert max(row["rollout_gap"] for row in rows) < 1e-4
+    # Every group of a draw is taken as it comes.
+    drawn = [[row[f"rollout/{name}"] for name in ("draws", "groups_sampled", "groups_kept")] for row in rows]
+    assert drawn == [[1, 8, 8]] * 4
 
 
 def test_a_run_leaves_a_line_a_step_evaluations_conversations_and_a_summary(whole, capsys):
@@ -134,6 +142,9 @@ def test_a_run_leaves_a_line_a_step_evaluations_conversations_and_a_summary(whol
     wanted = {"reward", "loss", "gradient_norm", "tokens_per_second", "seconds/rollout", "seconds/update"}
     assert wanted <= steps[0].keys()
     assert any(row["gradient_norm"] > 0 for row in steps)
+    assert all(row["rollout/groups_sampled"] == 12 * row["rollout/draws"] for row in steps)
+    assert all(row["rollout/groups_kept"] == 8 for row in steps)
+    assert sum(row.get("rollout/uninformative/uniform_groups", 0) for row in steps) > 0
     assert [row["step"] for row in read_metrics(whole / "warm_up.jsonl")] == [0, 1, 2, 3]
     assert [row["step"] for row in read_metrics(whole / "evaluations.jsonl")] == [0, 4]
     assert len((whole / "conversations" / "held-out-000004.jsonl").read_text().splitlines()) == 16
@@ -184,6 +195,38 @@ def test_a_run_taken_away_and_started_again_is_the_run_never_interrupted(whole, 
         assert rows == others
 
 
+def test_members_are_told_goals_and_forced_tokens_in_training_and_evaluation():
+    config = small_config()
+    # The goal is no word of the tokenizer's: it takes many tokens.
+    for limits in (config.limits, config.evaluation.limits):
+        limits.max_prompt_tokens = 160
+    config.buckets.update({"prefix_buckets": (160,), "member_buckets": (96,)})
+    config.sampler.max_member_tokens = 96
+    changes = {
+        "member_messages": reward_goal(stratified(1)),
+        "evaluation_messages": reward_goal(fixed(HIGH)),
+        "forced_prefix": "done",
+    }
+    with running(config, **changes) as machinery:
+        sampler = machinery.make_sampler(machinery.make_params())
+        stream = machinery.experiment.train_stream(0)
+        first, position = machinery.roll_out(sampler, stream, 0), stream.position
+        second = machinery.roll_out(sampler, stream, 1)
+        evaluated = machinery.evaluate(sampler).groups
+        again = machinery.roll_out(sampler, machinery.experiment.train_stream(position), 1)
+    assert position == 12 * first.counts["draws"]
+    assert again.groups == second.groups
+    for groups, conditions in ((first.groups, [0, 1]), (second.groups, [0, 1]), (evaluated, [1, 1])):
+        assert len(groups) == 8
+        for group in groups:
+            assert sorted(member.condition for member in group) == conditions
+            for member in group:
+                asked = next(message["content"] for message in member.messages if message["role"] == "user")
+                assert asked.endswith(f"\n[Reward Goal: <|{['low', 'high'][member.condition]}_reward|>]")
+                forced = machinery.forced_prefix()
+                assert member.kinds.count(Kind.FORCED) == len(forced) * member.num_turns > 0
+
+
 def test_a_finished_run_says_so_and_is_left_alone(whole, capsys):
     before = (whole / "metrics.jsonl").read_bytes()
     run(small_config(), whole)
@@ -211,7 +254,7 @@ def test_evaluation_has_its_own_limits():
     with running(config) as machinery:
         sampler = machinery.make_sampler(machinery.make_params())
         evaluated = machinery.evaluate(sampler).groups
-        sampled = machinery.roll_out(sampler, machinery.experiment.train_stream(0).take(8), 0).groups
+        sampled = machinery.roll_out(sampler, machinery.experiment.train_stream(0), 0).groups
     longest = [
         max(trajectory.kinds.count(Kind.MODEL) for group in groups for trajectory in group)
         for groups in (evaluated, sampled)

@@ -88,6 +88,8 @@ def get_config() -> ConfigDict:
                 "updates_per_batch": 1,
                 "epochs": 1,
                 "members_per_micro_batch": config_dict.placeholder(int),
+                "over_sample": 1.0,
+                "max_draws": 1,
                 "learning_rate": 4e-4,
                 "final_fraction": 0.1,
                 "warm_up_updates": 5,

@@ -41,6 +41,7 @@ class Conversation:
         self.buffer = TokenBuffer()
         self.buffer.append_prompt(chat.encode(self._opened))
         self.prompt_length = len(self.buffer)
+        self._opening_messages = len(self.messages)
         self.num_turns = 0
 
     def fork(self) -> "Conversation":
@@ -54,6 +55,11 @@ class Conversation:
     def prompt_ids(self) -> list[int]:
         """Tokens of the opening."""
         return self.buffer.ids[: self.prompt_length]
+
+    @property
+    def said(self) -> list[Message]:
+        """Messages after the opening."""
+        return self.messages[self._opening_messages :]
 
     def force(self, token_ids: Sequence[int]) -> None:
         """Open the coming model turn with these tokens."""

@@ -15,8 +15,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from rlagents.facts import Message, Opening, Task
+from rlagents.facts import Opening, Task
 from rlagents.rollouts.chat import Chat
+from rlagents.rollouts.conditions import MemberMessages, Place, same_for_all
 from rlagents.rollouts.conversation import Conversation
 from rlagents.rollouts.faults import Lost
 from rlagents.rollouts.groups import Group
@@ -28,16 +29,6 @@ from rlagents.sampling.keys import Domain, StreamKey
 # Openings asked for ahead of the group that is to be opened next.
 _AHEAD = 16
 _WAIT_SECONDS = 1.0
-
-
-MemberMessages = Callable[[Task, Opening, int], tuple[Sequence[Message], int]]
-"""``(task, opening, member) -> (its opening messages, its condition)``"""
-
-
-def same_for_all(task: Task, opening: Opening, member: int) -> tuple[Sequence[Message], int]:
-    """Every member gets the opening as it is, and no condition."""
-    del task, member
-    return opening.messages, -1
 
 
 class StreamTask(NamedTuple):
@@ -91,12 +82,12 @@ def rollout(
       run: seed of the run, first part of every random key.
       step: number of the rollout batch, second part.
       domain: training or evaluation.
-      member_messages: opening messages and condition of each member.
+      member_messages: what the policy is shown as each member's opening, and the member's condition.
       forced_prefix: token ids that every model turn is made to begin with (kind FORCED).
 
     Raises:
       ValueError: no room for a turn after ``forced_prefix``; two tasks with one stream index; from the sampler, a
-        prompt within ``limits`` that it has no room for.
+        prompt within ``limits`` that it has no room for; from ``member_messages``, what it refuses.
       RuntimeError: the sampler has no room for a group of ``group_size``.
     """
     if limits.max_response_tokens <= len(forced_prefix):
@@ -172,24 +163,24 @@ class _Loop:
                 self._open(task, opening)
 
     def _open(self, task: StreamTask, opening: Opening) -> None:
-        conversations, conditions = self._converse(task.task, opening)
+        keys = StreamKey(*self._key, task.stream)
+        conversations, conditions = self._converse(task.task, opening, keys)
         longest, limit = max(c.prompt_length for c in conversations), self._setting.limits.max_prompt_tokens
         if longest > limit:
             return self._skip(
                 task, "prompts_too_long", f"its prompt has {longest} tokens; max_prompt_tokens is {limit}"
             )
-        keys = StreamKey(*self._key, task.stream)
         take = partial(self.groups.__setitem__, task.stream)
-        group = Group(self._setting, task.task, keys, conversations, conditions, take)
+        group = Group(self._setting, task.task, keys, opening, conversations, conditions, take)
         self._sampling.append(group)
         return group.begin()
 
-    def _converse(self, task: Task, opening: Opening) -> tuple[list[Conversation], list[int]]:
+    def _converse(self, task: Task, opening: Opening, keys: StreamKey) -> tuple[list[Conversation], list[int]]:
         """A conversation a member; equal openings are tokenised once."""
         conversations: list[Conversation] = []
         conditions: list[int] = []
         for member in range(self._group_size):
-            messages, condition = self._member_messages(task, opening, member)
+            messages, condition = self._member_messages(task, opening, Place(keys, member, self._group_size))
             said = [dict(message) for message in messages]
             twin = next((other for other in conversations if other.messages == said), None)
             new = Conversation(self._setting.chat, said, opening.tools) if twin is None else twin.fork()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from rlagents.facts import Outcome, Task
+from rlagents.facts import Opening, Outcome, Task
 from rlagents.rollouts.conversation import Conversation
 from rlagents.rollouts.faults import Lost
 from rlagents.rollouts.members import Member, Setting
@@ -24,6 +24,7 @@ class Group:
         setting: Setting,
         task: Task,
         keys: StreamKey,
+        opening: Opening,
         conversations: Sequence[Conversation],
         conditions: Sequence[int],
         finished: Callable[[list[Trajectory]], None],
@@ -32,7 +33,7 @@ class Group:
         self._handle = setting.sampler.open_group([conversation.prompt_ids for conversation in conversations], keys)
         self._sampling = self._unrecorded = len(conversations)
         self.members = {
-            row: Member(setting, task, conversation, condition, row, self._member_ended, self._member_recorded)
+            row: Member(setting, task, opening, conversation, condition, row, self._member_ended, self._member_recorded)
             for row, conversation, condition in zip(self._handle.rows, conversations, conditions, strict=True)
         }
 

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from rlagents.facts import Outcome, Task, Transcript, TurnFacts
+from rlagents.facts import Opening, Outcome, Task, Transcript, TurnFacts
 from rlagents.rollouts.chat import Chat
 from rlagents.rollouts.conversation import Conversation
 from rlagents.rollouts.faults import Lost, Stepped
@@ -73,13 +73,15 @@ class Member:
         self,
         setting: Setting,
         task: Task,
+        opening: Opening,
         conversation: Conversation,
         condition: int,
         row: int,
         ended: Callable[[], None],
         recorded: Callable[[], None],
     ):
-        self._setting, self._conversation, self._condition, self._row = setting, conversation, condition, row
+        self._setting, self._opening, self._conversation = setting, opening, conversation
+        self._condition, self._row = condition, row
         self._ended, self._recorded = ended, recorded
         self._turn_facts: list[TurnFacts] = []
         self._stop_reasons: list[StopReason] = []
@@ -116,8 +118,9 @@ class Member:
             self._setting.await_ticket(self._setting.pool.step(self._episode, text), self._observe)
 
     def transcript(self) -> Transcript:
-        """For the group's score."""
-        return Transcript(self._conversation.messages, self._turn_facts, self._truncated, self._record)
+        """For the group's score: the environment's own opening, whatever the policy was shown, and what followed."""
+        messages = [*(dict(message) for message in self._opening.messages), *self._conversation.said]
+        return Transcript(messages, self._turn_facts, self._truncated, self._record)
 
     def trajectory(self, task: Task, stream: int, member: int, outcome: Outcome | None, lost: str | None) -> Trajectory:
         """All of it, once the group is scored."""

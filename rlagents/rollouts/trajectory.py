@@ -25,7 +25,7 @@ class Trajectory:
       kinds: who wrote each token.
       turns: index of the model turn of MODEL and FORCED tokens; -1 elsewhere.
       log_probs: nats, as the sampler recorded them; 0.0 where a token was not sampled.
-      messages: the conversation as the environment saw it.
+      messages: the conversation as the policy saw it; the environment saw its own opening.
       turn_facts: one a model turn.
       stop_reasons: why each model turn ended; one a model turn.
       outcome: the environment's score; None if the trajectory is lost.

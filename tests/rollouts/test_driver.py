@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlagents.facts import Opening, Task
+from rlagents.rollouts import conditions
 from rlagents.rollouts.local_pool import LocalPool
 from rlagents.sampling.keys import StreamKey
 from rlagents.sampling.turns import StopReason
@@ -68,8 +69,8 @@ def test_stop_reasons_come_from_the_sampler(ending):
 
 # The length of a prompt checked before it is what is sent.
 def test_prompts_are_measured_as_they_are_sent_and_skipped_whole():
-    def longer_for_the_second(task, opening, member):
-        return [{**opening.messages[0], "content": opening.messages[0]["content"] + " x" * (50 * member)}], member
+    def longer_for_the_second(task, opening, place):
+        return conditions.append_to_first_user_message(opening.messages, " x" * (50 * place.member)), place.member
 
     fits = len(CHAT.encode(CHAT.open(ENVIRONMENT.opening(Task("t")).messages)))
     limits = dataclasses.replace(LIMITS, max_prompt_tokens=fits + 10)
@@ -132,8 +133,8 @@ def test_timing_changes_nothing(seed, lengths):
 
 
 def test_conditions_and_their_messages_belong_to_the_members():
-    def with_token(task, opening, member):
-        return [{**opening.messages[0], "content": f"{opening.messages[0]['content']} <{member}>"}], member + 5
+    def with_token(task, opening, place):
+        return conditions.append_to_first_user_message(opening.messages, f" <{place.member}>"), place.member + 5
 
     sampler = FakeSampler(CHAT, play("done"))
     group = run(None, sampler=sampler, member_messages=with_token).groups[0]

@@ -1,14 +1,17 @@
 """The whole way with a real sampler: what it recorded is what the training path computes from the collated batch."""
 
+import dataclasses
+
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from rlagents.experiment import THINK_PREFIX
 from rlagents.facts import Task
 from rlagents.models import DecoderConfig, init_params, token_log_probs
 from rlagents.rollouts.chat import Chat
 from rlagents.rollouts.collate import collate
+from rlagents.rollouts.conditions import append_to_first_user_message
 from rlagents.rollouts.driver import StreamTask, rollout
 from rlagents.rollouts.members import Limits
 from rlagents.rollouts.pool import ProcessPool
@@ -24,13 +27,13 @@ LIMITS = Limits(max_turns=3, max_turn_tokens=12, max_response_tokens=80, max_pro
 CONFIG = DecoderConfig(
     vocab_size=len(tokenizer()), embed_dim=16, mlp_dim=24, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=4
 )
+FORCED = CHAT.encode(f"{THINK_PREFIX} It")
 # An untrained model hardly ever ends a turn; so does every ninth token.
 STOPS = sorted(CHAT.stop_token_ids | set(range(0, CONFIG.vocab_size, 9)))
 
 
-def with_member(task, opening, member):
-    *before, last = opening.messages
-    return [*before, {**last, "content": f"{last['content']} <{member}>"}], member
+def with_member(task, opening, place):
+    return append_to_first_user_message(opening.messages, f" <{place.member}>"), place.member
 
 
 def sharp_params():
@@ -69,8 +72,27 @@ def rolled_out(pool, temperature, **sampler):
         run=7,
         step=0,
         member_messages=with_member,
-        forced_prefix=CHAT.encode(" It"),
+        forced_prefix=FORCED,
     )
+
+
+@jax.jit
+def log_probs(params, sequences, temperature):
+    return token_log_probs(CONFIG, params, sequences, temperature)[0]
+
+
+def assert_forced_tokens_open_every_turn(trajectory):
+    before = Kind.PROMPT
+    for turn in range(trajectory.num_turns):
+        at = [index for index, number in enumerate(trajectory.turns) if number == turn]
+        assert at == list(range(at[0], at[0] + len(at)))
+        kinds = [trajectory.kinds[index] for index in at]
+        assert kinds == [Kind.FORCED] * len(FORCED) + [Kind.MODEL] * (len(at) - len(FORCED))
+        assert len(at) > len(FORCED)
+        assert [trajectory.token_ids[index] for index in at[: len(FORCED)]] == FORCED
+        assert (trajectory.kinds[at[0] - 1] if at[0] else Kind.PROMPT) == before
+        assert not any(trajectory.log_probs[index] for index in at[: len(FORCED)])
+        before = Kind.TOOL
 
 
 @pytest.mark.parametrize("temperature", [0.7, 1.0])
@@ -84,13 +106,23 @@ def test_recorded_log_probs_equal_those_of_the_collated_batch(pool, temperature)
     assert reasons >= {StopReason.STOP_TOKEN}
     batch = collate(result.groups, prefix_buckets=(48,), member_buckets=(128,), turn_buckets=(3,), pad_prompts_to=4)
     assert set(np.unique(batch.masks.kind)) == set(Kind)
-    log_prob = token_log_probs(CONFIG, params, jax.tree.map(jnp.asarray, batch.sequences), temperature)[0]
+    log_prob = log_probs(params, batch.sequences, temperature)
     model = np.asarray(batch.masks.trainable)
     assert model.sum() > 50
     np.testing.assert_allclose(np.asarray(log_prob)[model], batch.rollout[model], atol=1e-4)
     assert not batch.rollout[~model].any()
+    # Forced tokens open every turn, also after observations. Nobody is trained on them, but all that follows is
+    # conditioned on them, in sampling and in training alike.
+    for trajectory in every:
+        assert_forced_tokens_open_every_turn(trajectory)
+    forced = batch.masks.kind == Kind.FORCED
+    assert forced.sum() == len(FORCED) * sum(trajectory.num_turns for trajectory in every)
+    assert not (forced & model).any()
+    others = dataclasses.replace(batch.sequences, tokens=np.where(forced, 0, batch.sequences.tokens))
+    other = log_probs(params, others, temperature)
+    assert np.abs(np.asarray(other)[model] - batch.rollout[model]).max() > 0.05
     # At the wrong temperature they differ, so the comparison can fail.
-    other = token_log_probs(CONFIG, params, jax.tree.map(jnp.asarray, batch.sequences), 1.7 - temperature)[0]
+    other = log_probs(params, batch.sequences, 1.7 - temperature)
     assert np.abs(np.asarray(other)[model] - batch.rollout[model]).max() > 0.05
 
 

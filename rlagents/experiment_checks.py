@@ -1,0 +1,65 @@
+"""What ``build(config)`` has to return for a run to get through, as far as its first tasks show it.
+
+Every function raises ValueError with one line that names what is wrong; see ``config_checks`` for the numbers.
+"""
+
+from rlagents.experiment import Config, Experiment
+from rlagents.facts import Task
+from rlagents.rollouts.conditions import MemberMessages, Place, same_for_all
+from rlagents.rollouts.episodes import ENVIRONMENT_ERRORS
+from rlagents.sampling.keys import Domain, StreamKey
+
+
+def check_tasks(config: Config, experiment: Experiment, *, trains: bool) -> None:
+    """There is a first task to train on, and as many held-out ones as the evaluation takes."""
+    last = config.evaluation.num_tasks - 1
+    try:
+        experiment.held_out[0]
+    except (ValueError, LookupError, RuntimeError) as error:
+        raise ValueError(f"held_out of build(config) has no first task ({error}); give it at least one.") from error
+    try:
+        experiment.held_out[last]
+    except (ValueError, LookupError, RuntimeError) as error:
+        raise ValueError(
+            f"evaluation.num_tasks is {last + 1}, but held_out of build(config) has no task {last} ({error}); take "
+            "fewer."
+        ) from error
+    if trains and (config.rl.steps or config.supervised.steps):
+        try:
+            experiment.train_stream(0)[0]
+        except (ValueError, LookupError, RuntimeError) as error:
+            raise ValueError(
+                f"train_stream of build(config) has no first task ({error}); give it at least one."
+            ) from error
+
+
+def check_member_messages(config: Config, experiment: Experiment, *, trains: bool) -> None:
+    """What members are shown can be made for the first task: it has the message to append to, groups are large enough.
+
+    A first task whose opening the environment cannot give is left to the rollout, which skips it.
+    """
+    held_out, seed = experiment.held_out[0], config.seed
+    key = StreamKey(Domain.EVALUATION, seed, step=0, stream=0)
+    size = config.evaluation.samples_per_task
+    _check_messages("evaluation_messages", experiment.evaluation_messages, experiment, held_out, key, size)
+    if trains and config.rl.steps:
+        first = experiment.train_stream(0)[0]
+        key = StreamKey(Domain.TRAIN, seed, step=0, stream=0)
+        size = config.rl.group_size
+        _check_messages("member_messages", experiment.member_messages, experiment, first, key, size)
+
+
+def _check_messages(
+    name: str, messages: MemberMessages, experiment: Experiment, task: Task, key: StreamKey, group_size: int
+) -> None:
+    if messages is same_for_all:
+        return
+    try:
+        opening = experiment.environment.opening(task)
+    except ENVIRONMENT_ERRORS:
+        return
+    for member in range(group_size):
+        try:
+            messages(task, opening, Place(key, member, group_size))
+        except ValueError as error:
+            raise ValueError(f"{name} of build(config): {error}") from error
