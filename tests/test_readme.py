@@ -23,7 +23,7 @@ def listed() -> set[str]:
 
 
 def present() -> set[str]:
-    kept = {".py", ".sh", ".ipynb"}
+    kept = {".py", ".sh", ".ipynb", ".md"}
     paths = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in kept]
     return {str(path.relative_to(ROOT)) for path in paths if path.name != "__init__.py"}
 

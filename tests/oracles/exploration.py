@@ -33,7 +33,7 @@ def top(entropy, mask, fraction):
     for i, j in np.ndindex(mask.shape[:2]):
         values = sorted((float(h) for h, m in zip(entropy[i, j], mask[i, j]) if m), reverse=True)
         if values:
-            least = values[int(np.ceil(np.float32(fraction) * np.float32(len(values)))) - 1]
+            least = values[int(np.ceil(round(fraction * len(values), 6))) - 1]
             out[i, j] = mask[i, j] & (np.asarray(entropy[i, j], float) >= least)
     return out
 
