@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlagents.methods import border
-from rlagents.methods.base import Role, Transform
+from rlagents.methods.base import MethodError, Role, Transform
 from rlagents.methods.compose import Chain, chain
 from rlagents.methods.estimators import group_advantage
 from rlagents.methods.method import Method
@@ -88,10 +88,15 @@ def advantages(stages: Transform | Chain, **facts: Any) -> list:
 
 
 def terms(stages: Transform | Chain, **facts: Any) -> list:
-    """What each token ``[2 3]`` pays by the last of ``stages`` that has a loss half, before any measure."""
+    """What each token ``[2 3]`` pays by the last of ``stages`` that has a loss half, before any measure.
+
+    Raises MethodError where none has.
+    """
     whole, (logprobs, rewards, masks) = _whole(stages), batch(**facts)
-    last = max(i for i, stage in enumerate(chain(stages).stages) if stage.loss is not None)
-    at = whole.transform.stages.index(chain(stages).stages[last])
+    paying = [stage for stage in chain(stages).stages if stage.loss is not None]
+    if not paying:
+        raise MethodError(f"none of {[stage.name for stage in chain(stages).stages]} has a loss half: no token pays.")
+    at = whole.transform.stages.index(paying[-1])
     given, state, _ = whole.credit(whole.init(), logprobs, rewards, masks)
     found, _ = whole.transform.terms(state, border.live(logprobs, given.mask), given, masks)
     return _rounded(found[at])
@@ -111,7 +116,8 @@ def slopes(stages: Transform | Chain, by: str = "policy", **facts: Any) -> list:
 def _whole(stages: Transform | Chain) -> Method:
     parts = list(chain(stages).stages)
     if all(stage.role is not Role.ESTIMATOR for stage in parts):
-        parts.insert(sum(stage.role < Role.ESTIMATOR for stage in parts), group_advantage(ddof=0, epsilon=0))
+        before = [place for place, stage in enumerate(parts, 1) if stage.role < Role.ESTIMATOR]
+        parts.insert(max(before, default=0), group_advantage(ddof=0, epsilon=0))
     if all(stage.role is not Role.SURROGATE for stage in parts):
         parts.append(policy_gradient())
     return Method(chain(*parts), lambda mask: mask.astype(jnp.float32))
