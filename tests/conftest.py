@@ -1,20 +1,17 @@
-"""Eight fake CPU devices, set before jax is imported anywhere; which tests share a process when there are several."""
+"""Eight fake CPU devices, and a folder in which compiled programs are kept for the tests after; set before jax loads."""
 
+import atexit
 import os
-
-import pytest
+import shutil
+import tempfile
 
 os.environ["XLA_FLAGS"] = (os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8").strip()
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-# These run the same methods, which one process compiles once for all of them.
-_LAWS = {"test_algebra", "test_border", "test_execution", "test_recipe_oracles", "test_rows"}
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config, items):
-    """With ``--dist loadgroup``: the laws of methods in one process, any other file in one."""
-    for item in items if config.pluginmanager.hasplugin("xdist") else ():
-        item.add_marker(pytest.mark.xdist_group("laws" if item.path.stem in _LAWS else item.path.stem))
+# Many tests make the same small model anew, and every process that a test starts does.
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="compiled-")
+    atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")

@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from rlagents.methods import border
 from rlagents.methods.base import MethodError, Role, Transform
@@ -133,4 +132,7 @@ def _is_nested(value: Any) -> bool:
 
 
 def _rounded(values: Any) -> list:
-    return (np.round(np.asarray(values[0], np.float64), 2) + 0.0).tolist()
+    def places(nested: Any) -> Any:
+        return [places(x) for x in nested] if isinstance(nested, list) else round(nested, 2) + 0.0  # no minus zero
+
+    return places(values[0].tolist())
