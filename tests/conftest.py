@@ -1,4 +1,4 @@
-"""Eight fake CPU devices, and a folder in which compiled programs are kept for the tests after; set before jax loads."""
+"""Eight fake CPU devices, and a folder that keeps compiled programs for the tests after; set before jax loads."""
 
 import atexit
 import os
