@@ -20,18 +20,32 @@ def failed_tools(credit: Credit, rewards: Rewards, masks: Masks) -> Bool[Array, 
     """Members that called a tool at least once and succeeded never: ``sum_s calls > 0`` and ``sum_s successes == 0``.
 
     A member without any call is kept. TAO-RL, arXiv 2606.03762, first criterion of O_valid.
+
+    >>> from rlagents.methods import drop, specimen
+    >>> specimen.trained(drop(failed_tools))  # the second member's only call failed
+    [[1, 1, 1], [0, 0, 0]]
     """
     calls, successes = jnp.sum(rewards.turn_tool_calls, -1), jnp.sum(rewards.turn_tool_successes, -1)
     return (calls > 0) & (successes == 0)
 
 
 def void_turns(credit: Credit, rewards: Rewards, masks: Masks) -> Bool[Array, "p g"]:
-    """Members with at least one void turn, one with neither a call nor an answer. SimpleTIR, arXiv 2509.02479."""
+    """Members with at least one void turn, one with neither a call nor an answer. SimpleTIR, arXiv 2509.02479.
+
+    >>> from rlagents.methods import drop, specimen
+    >>> specimen.trained(drop(void_turns), turn_void=[[[False, True], [False, False]]])
+    [[0, 0, 0], [1, 1, 1]]
+    """
     return jnp.any(rewards.turn_void, -1)
 
 
 def truncated(credit: Credit, rewards: Rewards, masks: Masks) -> Bool[Array, "p g"]:
-    """Members cut off by a limit: overlong filtering of DAPO, arXiv 2503.14476, section 3.4."""
+    """Members cut off by a limit: overlong filtering of DAPO, arXiv 2503.14476, section 3.4.
+
+    >>> from rlagents.methods import drop, specimen
+    >>> specimen.trained(drop(truncated), truncated=[[False, True]])
+    [[1, 1, 1], [0, 0, 0]]
+    """
     return masks.truncated
 
 
@@ -39,6 +53,10 @@ def uniform_groups(credit: Credit, rewards: Rewards, masks: Masks) -> Bool[Array
     """All members of a group whose valid members have one and the same reward (to 1e-6 of the largest, in magnitude).
 
     DAPO, arXiv 2503.14476, section 3.2, where rewards are binary; a group of one valid member is uniform.
+
+    >>> from rlagents.methods import drop, specimen
+    >>> specimen.trained(drop(uniform_groups), outcome=[[1.0, 1.0]])
+    [[0, 0, 0], [0, 0, 0]]
     """
     largest = jnp.max(jnp.where(credit.valid, jnp.abs(credit.rewards), 0), axis=-1, keepdims=True)
     apart = jnp.abs(masked_center(credit.rewards, credit.valid, axis=-1)) > 1e-6 * largest
@@ -50,6 +68,10 @@ def pass_rate_outside(low: float, high: float) -> Predicate:
 
     TAO-RL, arXiv 2606.03762, second criterion (0 and 1); SimpleTIR's released code 0.1 and 0.9. Rewards are taken as
     success in ``[0, 1]``. Raises ValueError unless ``low < high``.
+
+    >>> from rlagents.methods import drop, specimen
+    >>> specimen.trained(drop(pass_rate_outside(0.6, 0.9)))  # one of two succeeds
+    [[0, 0, 0], [0, 0, 0]]
     """
     if not low < high:
         raise ValueError(f"pass_rate_outside(low={low}, high={high}): expected low < high, such as 0 and 1.")
@@ -66,6 +88,10 @@ def few_finished(minimum: int) -> Predicate:
     """All members of a group with fewer than ``minimum`` valid members that were not truncated.
 
     SimpleTIR's released code asks for 4. Raises ValueError below 1.
+
+    >>> from rlagents.methods import drop, specimen
+    >>> specimen.trained(drop(few_finished(2)), truncated=[[False, True]])
+    [[0, 0, 0], [0, 0, 0]]
     """
     if minimum < 1:
         raise ValueError(f"few_finished(minimum={minimum}): expected 1 finished member or more.")

@@ -18,6 +18,10 @@ def token_mean() -> Reduction:
     """Every trained token weighs ``1 / N``, N = trained tokens of the update batch (DAPO, arXiv 2503.14476, eq. 8).
 
     Long trajectories weigh more than short ones.
+
+    >>> from rlagents.methods import specimen
+    >>> specimen.weights(token_mean(), kind=[[[2, 3, 3], [2, 2, 2]]])  # two tokens of the first are a tool's
+    [[0.25, 0.0, 0.0], [0.25, 0.25, 0.25]]
     """
 
     def measure(mask):
@@ -31,6 +35,10 @@ def sequence_mean() -> Reduction:
 
     GRPO's mean over trajectories of means over tokens (DeepSeekMath, arXiv 2402.03300, eq. 3). ``n_i`` counts trained
     tokens only: what tools wrote in between lengthens nothing.
+
+    >>> from rlagents.methods import specimen
+    >>> specimen.weights(sequence_mean(), kind=[[[2, 3, 3], [2, 2, 2]]])
+    [[0.5, 0.0, 0.0], [0.17, 0.17, 0.17]]
     """
 
     def measure(mask):
@@ -44,6 +52,10 @@ def constant(length: int) -> Reduction:
     """Every trained token weighs ``1 / (M * length)``, M as in :func:`sequence_mean`, ``length`` in tokens (a budget).
 
     Dr. GRPO's reduction (arXiv 2503.20783): no trajectory's own length enters.
+
+    >>> from rlagents.methods import specimen
+    >>> specimen.weights(constant(10), kind=[[[2, 3, 3], [2, 2, 2]]])
+    [[0.05, 0.0, 0.0], [0.05, 0.05, 0.05]]
     """
     if length <= 0:
         raise ValueError(f"constant(length={length}): expected a positive number of tokens, such as the member budget.")

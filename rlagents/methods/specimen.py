@@ -23,6 +23,7 @@ from rlagents.methods.base import MethodError, Role, Transform
 from rlagents.methods.compose import Chain, chain
 from rlagents.methods.estimators import group_advantage
 from rlagents.methods.method import Method
+from rlagents.methods.reductions import Reduction
 from rlagents.methods.surrogates import policy_gradient
 from rlagents.types import Credit, Kind, LogProbs, Masks, Rewards
 
@@ -110,6 +111,11 @@ def slopes(stages: Transform | Chain, by: str = "policy", **facts: Any) -> list:
     given = batch(**({"outcome": [[0.0, 0.0]]} | facts if lone else facts))
     gradient = jax.grad(lambda logprobs: _whole(stages)(logprobs, *given[1:])[0])(given[0])
     return _rounded(getattr(gradient, by))
+
+
+def weights(reduction: Reduction, **facts: Any) -> list:
+    """What each token ``[2 3]`` weighs by a reduction."""
+    return _rounded(reduction(batch(**facts)[2].trainable))
 
 
 def _whole(stages: Transform | Chain) -> Method:

@@ -8,7 +8,7 @@ import pkgutil
 import pytest
 
 import rlagents.methods
-from rlagents.methods import Method, Transform, recipes
+from rlagents.methods import Method, Transform, predicates, recipes, reductions
 from rlagents.methods.compose import Chain
 
 MODULES = sorted(f"rlagents.methods.{module.name}" for module in pkgutil.iter_modules(rlagents.methods.__path__))
@@ -40,6 +40,13 @@ def test_every_stage_shows_what_it_makes_of_the_specimen():
     assert {"group_advantage", "clipped_surrogate", "kl_penalty_k3", "drop", "entropy_bonus"} <= found.keys()
     without = [name for name, made in found.items() if "specimen." not in (made.__doc__ or "")]
     assert not without, "no example on the specimen"
+
+
+def test_every_predicate_and_reduction_shows_itself_too():
+    others = [f for module in (predicates, reductions) for f in vars(module).values() if inspect.isfunction(f)]
+    others = [f for f in others if f.__module__ in (predicates.__name__, reductions.__name__)]
+    assert len(others) >= 9
+    assert not [f.__name__ for f in others if "specimen." not in (f.__doc__ or "")]
 
 
 def test_every_recipe_is_public_and_makes_a_method():
