@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import jax.numpy as jnp
 
+from rlagents.methods.arguments import check_arguments, check_statistics
 from rlagents.methods.base import Transform, estimator, fact
 from rlagents.numerics import (
     RELATIVE_FLOOR,
@@ -72,7 +73,7 @@ def condition_advantage(*, ddof: int, epsilon: float) -> Transform:
     >>> specimen.advantages(condition_advantage(ddof=0, epsilon=0), condition=[[1, 1]])
     [[1.0, 1.0, 1.0], [-1.0, -1.0, -1.0]]
     """
-    _check("condition_advantage", ddof, epsilon)
+    check_statistics("condition_advantage", ddof=ddof, epsilon=epsilon)
 
     def credit(credit, logprobs, rewards, masks):
         alike = (masks.condition[..., :, None] == masks.condition[..., None, :]) & credit.valid[..., None, :]
@@ -107,9 +108,13 @@ def whitened_advantage(*, kl_coefficient: float, epsilon: float) -> Transform:
     >>> specimen.advantages(whitened_advantage(kl_coefficient=0.5, epsilon=0), reference=half_a_nat_each)
     [[0.46, 0.93, 1.39], [-1.39, -0.93, -0.46]]
     """
-    if kl_coefficient < 0:
-        raise ValueError(f"whitened_advantage(kl_coefficient={kl_coefficient}): expected 0 or more, such as 0.01.")
-    _check("whitened_advantage", 0, epsilon)
+    check_arguments(
+        "whitened_advantage",
+        "0 or more, such as 0.01",
+        lambda kl_coefficient: kl_coefficient >= 0,
+        kl_coefficient=kl_coefficient,
+    )
+    check_statistics("whitened_advantage", ddof=0, epsilon=epsilon)
 
     def credit(credit, logprobs, rewards, masks):
         returns = jnp.broadcast_to(credit.rewards[..., None], credit.mask.shape)
@@ -140,7 +145,7 @@ def group_baseline_whitened_advantage(*, epsilon: float) -> Transform:
     >>> specimen.advantages(group_baseline_whitened_advantage(epsilon=0))
     [[1.0, 1.0, 1.0], [-1.0, -1.0, -1.0]]
     """
-    _check("group_baseline_whitened_advantage", 0, epsilon)
+    check_statistics("group_baseline_whitened_advantage", ddof=0, epsilon=epsilon)
 
     def credit(credit, logprobs, rewards, masks):
         better = jnp.broadcast_to(masked_center(credit.rewards, credit.valid, axis=-1)[..., None], credit.mask.shape)
@@ -165,9 +170,8 @@ def turn_return_advantage(*, discount: float, ddof: int, epsilon: float) -> Tran
     >>> specimen.advantages(turn_return_advantage(discount=1, ddof=0, epsilon=0))  # of returns 3, 2 and 0.75, 0
     [[1.36, 0.49, 0.49], [-0.6, -0.6, -1.25]]
     """
-    if not 0 <= discount <= 1:
-        raise ValueError(f"turn_return_advantage(discount={discount}): expected 0 to 1.")
-    _check("turn_return_advantage", ddof, epsilon)
+    check_arguments("turn_return_advantage", "0 to 1", lambda discount: 0 <= discount <= 1, discount=discount)
+    check_statistics("turn_return_advantage", ddof=ddof, epsilon=epsilon)
 
     def credit(credit, logprobs, rewards, masks):
         turns = jnp.arange(rewards.turn_scores.shape[-1])
@@ -192,10 +196,3 @@ def _standardised(x, where, axis, ddof, epsilon):
 
 def _written(credit, advantages):
     return replace(credit, advantages=jnp.where(credit.mask, advantages, 0))
-
-
-def _check(name, ddof, epsilon):
-    if ddof not in (0, 1):
-        raise ValueError(f"{name}(ddof={ddof}): expected 0 (population) or 1 (sample).")
-    if epsilon < 0:
-        raise ValueError(f"{name}(epsilon={epsilon}): expected 0 or more, in units of reward.")

@@ -6,6 +6,7 @@ from dataclasses import replace
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from rlagents.methods.arguments import check_arguments
 from rlagents.methods.base import Transform, advantages_of, reshaper
 from rlagents.numerics import masked_sum, safe_divide, turns_to_tokens
 from rlagents.types import Mean
@@ -21,6 +22,8 @@ def proportionally(advantages, score, best):
 
 def wholly_from(score_threshold: float) -> Softening:
     """0 where ``c >= score_threshold``, else ``A``: the "aggressive" choice of the released code, there with 1/3."""
+    expected = "a score, such as 1 / 3"
+    check_arguments("wholly_from", expected, lambda score_threshold: True, score_threshold=score_threshold)
 
     def spare(advantages, score, best):
         return jnp.where(score >= score_threshold, 0, advantages)
@@ -81,8 +84,7 @@ def rebalance_answers(ratio: float) -> Transform:
     >>> specimen.advantages(rebalance_answers(1.0))  # two answer tokens praised, one blamed
     [[1.0, 0.5, 0.5], [-1.0, -1.0, -1.0]]
     """
-    if not ratio > 0:
-        raise ValueError(f"rebalance_answers(ratio={ratio}): expected more than 0, such as 1.0.")
+    check_arguments("rebalance_answers", "more than 0, such as 1.0", lambda ratio: ratio > 0, ratio=ratio)
 
     def credit(credit, logprobs, rewards, masks):
         advantages = advantages_of("rebalance_answers", credit)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import jax.numpy as jnp
 
+from rlagents.methods.arguments import check_arguments, check_statistics
 from rlagents.methods.base import Transform, estimator
 from rlagents.numerics import RELATIVE_FLOOR, masked_center, masked_std, safe_divide
 from rlagents.types import Mean
@@ -32,12 +33,13 @@ def group_advantage(*, ddof: int, epsilon: float, relative_floor: float = RELATI
     >>> specimen.advantages(group_advantage(ddof=1, epsilon=0))
     [[0.71, 0.71, 0.71], [-0.71, -0.71, -0.71]]
     """
-    if ddof not in (0, 1):
-        raise ValueError(f"group_advantage(ddof={ddof}): expected 0 (population) or 1 (sample).")
-    if not epsilon >= 0:
-        raise ValueError(f"group_advantage(epsilon={epsilon}): expected 0 or more, in units of reward.")
-    if not relative_floor >= 0:
-        raise ValueError(f"group_advantage(relative_floor={relative_floor}): expected 0 or more, a share of max |R|.")
+    check_statistics("group_advantage", ddof=ddof, epsilon=epsilon)
+    check_arguments(
+        "group_advantage",
+        "0 or more, a share of max |R|",
+        lambda relative_floor: relative_floor >= 0,
+        relative_floor=relative_floor,
+    )
 
     def credit(credit, logprobs, rewards, masks):
         valid = credit.valid

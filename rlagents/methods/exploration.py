@@ -13,6 +13,7 @@ from dataclasses import replace
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from rlagents.methods.arguments import check_arguments
 from rlagents.methods.base import Transform, advantages_of, fact, reshaper
 from rlagents.numerics import masked_center, masked_count, masked_std, safe_divide, turns_to_tokens
 from rlagents.types import Masks, Mean, Rewards
@@ -64,8 +65,7 @@ def added_up_to(share: float) -> Enters:
 
     Raises ValueError for a negative ``share``.
     """
-    if share < 0:
-        raise ValueError(f"added_up_to(share={share}): expected 0 or more, as a share of |A|, such as 0.5.")
+    check_arguments("added_up_to", "0 or more, as a share of |A|, such as 0.5", lambda share: share >= 0, share=share)
 
     def enters(advantages, bonus):
         most = jnp.abs(advantages) * share
@@ -99,7 +99,7 @@ def entropy_bonus(
     >>> specimen.advantages(entropy_bonus(0.1, which=everywhere, enters=added))
     [[0.88, 1.12, 1.0], [-1.12, -1.0, -0.88]]
     """
-    check_top_fraction("entropy_bonus", top_fraction)
+    check_bonus("entropy_bonus", coefficient, top_fraction)
 
     def credit(credit, logprobs, rewards, masks):
         entropy = fact("entropy_bonus", logprobs, "old_entropy")
@@ -111,10 +111,15 @@ def entropy_bonus(
     return reshaper("entropy_bonus", credit, {"old_entropy"})
 
 
-def check_top_fraction(name: str, top_fraction: float) -> None:
-    """Raise ValueError unless ``0 < top_fraction <= 1``."""
-    if not 0 < top_fraction <= 1:
-        raise ValueError(f"{name}(top_fraction={top_fraction}): expected more than 0 and at most 1, such as 0.2.")
+def check_bonus(name: str, coefficient: float, top_fraction: float) -> None:
+    """Raise ValueError unless ``coefficient`` is a number and ``0 < top_fraction <= 1``."""
+    check_arguments(name, "a number, such as 0.01", lambda coefficient: True, coefficient=coefficient)
+    check_arguments(
+        name,
+        "more than 0 and at most 1, such as 0.2",
+        lambda top_fraction: 0 < top_fraction <= 1,
+        top_fraction=top_fraction,
+    )
 
 
 def _after(counts, masks):

@@ -6,6 +6,7 @@ group, which the estimator takes over ``valid``.
 
 from dataclasses import replace
 
+from rlagents.methods.arguments import check_arguments
 from rlagents.methods.base import Transform, filter_stage
 from rlagents.methods.predicates import Predicate
 from rlagents.numerics import rank_in_turn
@@ -65,8 +66,9 @@ def mute_turn_beginnings(num_tokens: int) -> Transform:
     >>> specimen.trained(mute_turn_beginnings(1))
     [[0, 0, 1], [0, 1, 0]]
     """
-    if num_tokens < 1:
-        raise ValueError(f"mute_turn_beginnings(num_tokens={num_tokens}): expected 1 token or more.")
+    check_arguments(
+        "mute_turn_beginnings", "1 token or more", lambda num_tokens: num_tokens >= 1, num_tokens=num_tokens
+    )
 
     def credit(credit, logprobs, rewards, masks):
         place = rank_in_turn(masks.turn, rewards.turn_scores.shape[-1], where=masks.trainable)

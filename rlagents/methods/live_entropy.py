@@ -10,7 +10,7 @@ from rlagents.methods.compose import Chain, chain
 from rlagents.methods.exploration import (
     Enters,
     Which,
-    check_top_fraction,
+    check_bonus,
     highest,
     multiplied,
     over_trajectory,
@@ -49,7 +49,7 @@ def with_live_entropy_bonus(
     >>> specimen.slopes(live, by="entropy")
     [[0.03, 0.03, -0.05], [0.0, 0.0, 0.0]]
     """
-    check_top_fraction("with_live_entropy_bonus", top_fraction)
+    check_bonus("with_live_entropy_bonus", coefficient, top_fraction)
     inner, pushes = _only_surrogate(surrogate)
 
     def credit(state, credit, logprobs, rewards, masks):

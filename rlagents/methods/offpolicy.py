@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import jax.numpy as jnp
 
+from rlagents.methods.arguments import check_arguments
 from rlagents.methods.base import Transform, advantages_of, fact, reshaper
 from rlagents.numerics import LOG_RATIO_BOUND, log_ratio, masked_sum
 from rlagents.types import Mean
@@ -68,8 +69,7 @@ def masked_sequence_weights(limit: float) -> Transform:
 
 
 def _reshaper(name, limit, weights, limited):
-    if not limit >= 1:
-        raise ValueError(f"{name}(limit={limit}): expected 1 or more, such as 2.0.")
+    check_arguments(name, "1 or more, such as 2.0", lambda limit: limit >= 1, limit=limit)
 
     def credit(credit, logprobs, rewards, masks):
         weight = weights(fact(name, logprobs, "old"), fact(name, logprobs, "rollout"), credit.mask)

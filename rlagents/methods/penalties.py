@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 
+from rlagents.methods.arguments import check_arguments
 from rlagents.methods.base import Role, Transform, fact, penalty
 from rlagents.methods.compose import Chain, identity
 from rlagents.numerics import log_ratio, masked_mean, safe_divide
@@ -74,8 +75,8 @@ def _k3(d):
 
 
 def _kl_penalty(name, coefficient, estimate):
-    if not coefficient >= 0:
-        raise ValueError(f"{name}(coefficient={coefficient}): expected 0 (no penalty) or more, such as 0.04.")
+    expected = "0 (no penalty) or more, such as 0.04"
+    check_arguments(name, expected, lambda coefficient: coefficient >= 0, coefficient=coefficient)
     if coefficient == 0:
         return identity()
 
@@ -96,8 +97,8 @@ def entropy_regularizer(coefficient: float) -> Transform | Chain:
     >>> specimen.terms(entropy_regularizer(0.5))
     [[-0.1, -0.5, -0.3], [-0.1, -0.3, -0.5]]
     """
-    if coefficient < 0:
-        raise ValueError(f"entropy_regularizer(coefficient={coefficient}): expected 0 or more, such as 0.001.")
+    expected = "0 or more, such as 0.001"
+    check_arguments("entropy_regularizer", expected, lambda coefficient: coefficient >= 0, coefficient=coefficient)
     if coefficient == 0:
         return identity()
 
@@ -122,11 +123,15 @@ def adaptive_kl_penalty(initial: float, *, target: float, horizon: float) -> Tra
     >>> specimen.slopes(adaptive_kl_penalty(1.0, target=0.1, horizon=10.0))  # old is the reference: 1.0 becomes 0.98
     [[0.0, 0.33, 0.0], [0.0, -0.98, 0.0]]
     """
-    if not (initial > 0 and target > 0 and horizon > 0):
-        raise ValueError(
-            f"adaptive_kl_penalty(initial={initial}, target={target}, horizon={horizon}): expected all above 0, such as"
-            " 0.1, 0.05 (nats) and 10 (rollout batches)."
-        )
+    expected = "all above 0, such as 0.1, 0.05 (nats) and 10 (rollout batches)"
+    check_arguments(
+        "adaptive_kl_penalty",
+        expected,
+        lambda initial, target, horizon: min(initial, target, horizon) > 0,
+        initial=initial,
+        target=target,
+        horizon=horizon,
+    )
 
     def credit(coefficient, credit, logprobs, rewards, masks):
         old, reference = (fact("adaptive_kl_penalty", logprobs, field) for field in ("old", "reference"))

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
+from rlagents.methods.arguments import check_arguments
 from rlagents.numerics import masked_center, masked_count, masked_mean
 from rlagents.types import Credit, Masks, Rewards
 
@@ -73,8 +74,9 @@ def pass_rate_outside(low: float, high: float) -> Predicate:
     >>> specimen.trained(drop(pass_rate_outside(0.6, 0.9)))  # one of two succeeds
     [[0, 0, 0], [0, 0, 0]]
     """
-    if not low < high:
-        raise ValueError(f"pass_rate_outside(low={low}, high={high}): expected low < high, such as 0 and 1.")
+    check_arguments(
+        "pass_rate_outside", "low < high, such as 0 and 1", lambda low, high: low < high, low=low, high=high
+    )
 
     def predicate(credit: Credit, rewards: Rewards, masks: Masks) -> Bool[Array, "p g"]:
         rate = masked_mean(credit.rewards, credit.valid, axis=-1, keepdims=True)
@@ -93,8 +95,7 @@ def few_finished(minimum: int) -> Predicate:
     >>> specimen.trained(drop(few_finished(2)), truncated=[[False, True]])
     [[0, 0, 0], [0, 0, 0]]
     """
-    if minimum < 1:
-        raise ValueError(f"few_finished(minimum={minimum}): expected 1 finished member or more.")
+    check_arguments("few_finished", "1 finished member or more", lambda minimum: minimum >= 1, minimum=minimum)
 
     def predicate(credit: Credit, rewards: Rewards, masks: Masks) -> Bool[Array, "p g"]:
         finished = masked_count(credit.valid & ~masks.truncated, axis=-1, keepdims=True)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from rlagents.methods.arguments import check_arguments
 from rlagents.numerics import masked_count, safe_divide
 
 Reduction = Callable[[Bool[Array, "p g t"]], Float[Array, "p g t"]]
@@ -57,8 +58,8 @@ def constant(length: int) -> Reduction:
     >>> specimen.weights(constant(10), kind=[[[2, 3, 3], [2, 2, 2]]])
     [[0.05, 0.0, 0.0], [0.05, 0.05, 0.05]]
     """
-    if length <= 0:
-        raise ValueError(f"constant(length={length}): expected a positive number of tokens, such as the member budget.")
+    expected = "a positive number of tokens, such as the member budget"
+    check_arguments("constant", expected, lambda length: length > 0, length=length)
 
     def measure(mask):
         sequences = masked_count(jnp.any(mask, axis=-1), axis=None)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import jax.numpy as jnp
 
+from rlagents.methods.arguments import check_arguments
 from rlagents.methods.base import MethodError, Transform, fact, reward_stage
 from rlagents.numerics import masked_sum, safe_divide
 from rlagents.types import Kind, Mean
@@ -22,11 +23,13 @@ def overlong_penalty(max_tokens: int, buffer_tokens: int) -> Transform:
     >>> specimen.shaped(overlong_penalty(max_tokens=4, buffer_tokens=4))  # 1 and 0 before
     [0.25, -0.75]
     """
-    if not 0 < buffer_tokens <= max_tokens:
-        raise ValueError(
-            f"overlong_penalty(max_tokens={max_tokens}, buffer_tokens={buffer_tokens}): expected"
-            " 0 < buffer_tokens <= max_tokens, such as 20480 and 4096."
-        )
+    check_arguments(
+        "overlong_penalty",
+        "0 < buffer_tokens <= max_tokens, such as 20480 and 4096",
+        lambda max_tokens, buffer_tokens: 0 < buffer_tokens <= max_tokens,
+        max_tokens=max_tokens,
+        buffer_tokens=buffer_tokens,
+    )
 
     def credit(credit, logprobs, rewards, masks):
         length = jnp.sum(masks.kind == Kind.MODEL, axis=-1)
@@ -47,6 +50,7 @@ def format_gate(fact_name: str, otherwise: float = 0.0) -> Transform:
     >>> specimen.shaped(format_gate("format", otherwise=-1.0))
     [1.0, -1.0]
     """
+    check_arguments("format_gate", "a number, such as 0", lambda otherwise: True, otherwise=otherwise)
 
     def credit(credit, logprobs, rewards, masks):
         fine = _named("format_gate", rewards, fact_name) > 0
@@ -67,6 +71,7 @@ def named_reward(fact_name: str, weight: float) -> Transform:
     >>> specimen.shaped(named_reward("format", 0.5))
     [1.5, 0.0]
     """
+    check_arguments("named_reward", "a number, such as 0.5", lambda weight: True, weight=weight)
 
     def credit(credit, logprobs, rewards, masks):
         return replace(credit, rewards=credit.rewards + weight * _named("named_reward", rewards, fact_name)), {}
@@ -84,6 +89,7 @@ def turn_rewards(weight: float) -> Transform:
     >>> specimen.shaped(turn_rewards(1.0))  # 1 + (1 + 1), 0 + (0.75 + 0)
     [3.0, 0.75]
     """
+    check_arguments("turn_rewards", "a number, such as 0.5", lambda weight: True, weight=weight)
 
     def credit(credit, logprobs, rewards, masks):
         earned = jnp.sum(rewards.turn_scores, axis=-1)
@@ -105,8 +111,8 @@ def kl_in_reward(coefficient: float) -> Transform:
     >>> specimen.shaped(kl_in_reward(0.1), reference=half_a_nat_each)
     [0.85, -0.15]
     """
-    if coefficient < 0:
-        raise ValueError(f"kl_in_reward(coefficient={coefficient}): expected 0 or more, such as 0.01.")
+    expected = "0 or more, such as 0.01"
+    check_arguments("kl_in_reward", expected, lambda coefficient: coefficient >= 0, coefficient=coefficient)
 
     def credit(credit, logprobs, rewards, masks):
         old, reference = (fact("kl_in_reward", logprobs, field) for field in ("old", "reference"))

@@ -7,6 +7,7 @@ gradient of each is ``-A``.
 
 import jax.numpy as jnp
 
+from rlagents.methods.arguments import check_arguments
 from rlagents.methods.base import Transform, advantages_of, fact, surrogate
 from rlagents.methods.border import detach
 from rlagents.numerics import log_ratio, safe_divide
@@ -76,8 +77,8 @@ def dual_clip_surrogate(clip_low: float, clip_high: float, most: float) -> Trans
     [[1.0, 1.3, 1.0], [-1.0, -0.5, -1.0]]
     """
     check_clip("dual_clip_surrogate", clip_low, clip_high)
-    if not most > 1 + clip_high:
-        raise ValueError(f"dual_clip_surrogate(most={most}): expected more than 1 + clip_high = {1 + clip_high}.")
+    expected = f"more than 1 + clip_high = {1 + clip_high}"
+    check_arguments("dual_clip_surrogate", expected, lambda most: most > 1 + clip_high, most=most)
 
     def loss(logprobs, credit, masks):
         ratio, advantages = _ratio_and_advantages("dual_clip_surrogate", logprobs, credit)
@@ -142,11 +143,13 @@ def gradient_keeping_surrogate(clip_low: float, clip_high: float) -> Transform:
 
 def check_clip(name: str, clip_low: float, clip_high: float) -> None:
     """Raise ValueError unless ``0 < clip_low <= 1`` and ``clip_high > 0``."""
-    if not 0 < clip_low <= 1 or not clip_high > 0:
-        raise ValueError(
-            f"{name}(clip_low={clip_low}, clip_high={clip_high}): expected distances of the ratio from 1,"
-            " 0 < clip_low <= 1 and clip_high > 0, such as 0.2 and 0.2."
-        )
+    check_arguments(
+        name,
+        "distances of the ratio from 1, 0 < clip_low <= 1 and clip_high > 0, such as 0.2 and 0.2",
+        lambda clip_low, clip_high: 0 < clip_low <= 1 and clip_high > 0,
+        clip_low=clip_low,
+        clip_high=clip_high,
+    )
 
 
 def _ratio_and_advantages(name, logprobs, credit):
