@@ -8,6 +8,7 @@ and survives if all pass. Anything else (nothing collected, an edit that cannot 
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from tests.mutations import METHODS, MUTATIONS, Mutation
 
 ROOT = Path(__file__).resolve().parents[1]
 _PASSED, _FAILED = 0, 1  # pytest's exit codes
+_BROKEN = re.compile(r"^E +(NameError|ImportError|AttributeError|SyntaxError|UnboundLocalError)\b.*", re.MULTILINE)
 
 
 class MutationError(ValueError):
@@ -58,12 +60,18 @@ def killed(mutation: Mutation) -> bool:
         done = run_tests(root, mutation)
     if done.returncode not in (_PASSED, _FAILED):
         raise MutationError(f"the tests of {mutation} ended with code {done.returncode}:\n{done.stdout[-2000:]}")
+    broken = _BROKEN.search(done.stdout)
+    if broken:
+        raise MutationError(f"{mutation} makes no other formula but a program that does not run: {broken[0]}.")
     return done.returncode == _FAILED
 
 
 def main(words: Sequence[str]) -> int:
     """Print a line for each edit; 1 if any survives or is none."""
     chosen = [m for m in MUTATIONS if all(word in f"{m.file} {m.old} {m.new}" for word in words)]
+    if not chosen:
+        print(f"no edit has all of the words {list(words)}")
+        return 2
     dead = 0
     for number, mutation in enumerate(chosen, 1):
         try:

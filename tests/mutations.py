@@ -59,7 +59,7 @@ MUTATIONS = [
         "test_filters.py",
         ("return (calls > 0) & (successes == 0)", "return successes == 0", "failed_tools"),
         ("return jnp.any(rewards.turn_void, -1)", "return jnp.all(rewards.turn_void, -1)", "void_turns"),
-        ("(rate > low) & (rate < high)", "(rate > low) | (rate < high)", "pass_rate"),
+        ("(rate <= low) | (rate >= high)", "(rate <= low) & (rate >= high)", "pass_rate"),
         ("finished < minimum", "finished <= minimum", "few_finished"),
         ("credit.valid & ~masks.truncated", "credit.valid", "few_finished"),
         ("~jnp.any(apart, -1, keepdims=True)", "~jnp.all(apart, -1, keepdims=True)", "uniform"),
@@ -129,7 +129,7 @@ MUTATIONS = [
         "methods/live_entropy",
         "test_live_entropy.py",
         ("credit.mask & credit.marks[_MARK] &", "credit.mask &", "test_live_bonus" + FLOAT32),
-        ('fact("with_live_entropy_bonus", logprobs, "entropy")', "jax.lax.stop_gradient(logprobs.entropy)",
+        ('fact("with_live_entropy_bonus", logprobs, "entropy")', "logprobs.old_entropy",
          "test_live_bonus" + FLOAT32),
     ),
     *_in(
@@ -160,8 +160,8 @@ MUTATIONS = [
     *_in(
         "methods/sequence_surrogates",
         "test_surrogates.py",
-        ("log_s = masked_mean(", "log_s = masked_sum(", "sequence" + FLOAT32),
-        ("detach(log_s) + policy", "log_s + policy", "by_token" + FLOAT32),
+        ("credit.mask, axis=-1, keepdims=True)", "credit.mask, axis=(-2, -1), keepdims=True)", "sequence" + FLOAT32),
+        ("detach(log_s) + (policy", "log_s + (policy", "by_token" + FLOAT32),
     ),
     # penalties and reductions
     *_in(

@@ -31,5 +31,7 @@ def test_an_edit_that_changes_nothing_survives_and_one_that_is_none_is_an_error(
         killed(harmless._replace(old="nothing of the kind"))
     with pytest.raises(MutationError, match="ended with code 5"):
         killed(harmless._replace(chosen="no_such_test"))
-    assert main(["no such word"]) == 0
-    assert "0 of 0 killed" in capsys.readouterr().out
+    with pytest.raises(MutationError, match=r"does not run: .*NameError"):
+        killed(harmless._replace(new="nobody(count)", chosen="masked_statistics"))
+    assert main(["no such word"]) == 2
+    assert "no edit has all of the words" in capsys.readouterr().out

@@ -66,6 +66,8 @@ from rlagents.methods.surrogates import (
     weighted_surrogate,
 )
 
+from rlagents.methods import recipes  # isort: skip  (made of all the above)
+
 __all__ = [
     "Chain",
     "Measures",
@@ -117,6 +119,7 @@ __all__ = [
     "policy_gradient",
     "predicates",
     "rebalance_answers",
+    "recipes",
     "reshaper",
     "reward_stage",
     "sequence_mean",

@@ -40,11 +40,11 @@ def _shown(x: Any, where: Bool[Array, "..."]) -> Array:
 def facts(logprobs: LogProbs, rewards: Rewards, masks: Masks) -> tuple[LogProbs, Rewards]:
     """What credit halves may see: facts of MODEL tokens and of the turns and members there are, all detached.
 
-    ``policy`` is hidden behind 0 and ``entropy`` taken away: they belong to the loss half, and the learner may not have
-    them yet.
+    ``policy`` is hidden behind NaN and ``entropy`` taken away: they belong to the loss half, and the learner may not
+    have them yet.
     """
     tokens = jax.tree.map(lambda x: _shown(x, masks.trainable), logprobs)
-    tokens = replace(tokens, policy=jnp.zeros(masks.kind.shape, jnp.result_type(float)), entropy=None)
+    tokens = replace(tokens, policy=jnp.full(masks.kind.shape, jnp.nan, jnp.result_type(float)), entropy=None)
     turns = jnp.arange(rewards.turn_scores.shape[-1]) < masks.num_turns[..., None]
     turns = turns & masks.valid[..., None]
     said = jax.tree.map(lambda x: _shown(x, turns if jnp.ndim(x) == 3 else masks.valid), rewards)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from rlagents.methods.arguments import check_arguments
+from rlagents.methods.arguments import check_arguments, check_function
 from rlagents.methods.base import Transform, advantages_of, reshaper
 from rlagents.numerics import masked_sum, safe_divide, turns_to_tokens
 from rlagents.types import Mean
@@ -40,11 +40,11 @@ def soften_negative_turns(spare: Softening = proportionally) -> Transform:
     """Spare the good turns of a bad trajectory: ``A[t] <- spare(A[t], c[turn(t)], best)`` where ``A[t] < 0``.
 
     ``c`` is the turn's score in ``[0, 1]``, such as the share of its documents that successful members of the group
-    found; a turn with nothing to score has 0 and keeps its penalty. ``spare`` is ``A (1 - c)`` in the paper (soft
-    penalisation of intermediate steps); ``best`` is the largest advantage of a trained token of the group. Positive
-    advantages stay, and so do those of the last turn, the answer, whatever its score. Reads ``advantages``, ``mask``,
-    ``turn_scores``, ``turn``, ``num_turns``; no gradient; groups are treated separately. Metric: ``softened`` (mean
-    score over tokens of negative advantage before the answer).
+    found, and is taken as 0 below and as 1 above; a turn with nothing to score has 0 and keeps its penalty. ``spare``
+    is ``A (1 - c)`` in the paper (soft penalisation of intermediate steps); ``best`` is the largest advantage of a
+    trained token of the group. Positive advantages stay, and so do those of the last turn, the answer, whatever its
+    score. Reads ``advantages``, ``mask``, ``turn_scores``, ``turn``, ``num_turns``; no gradient; groups are treated
+    separately. Metric: ``softened`` (mean score over tokens of negative advantage before the answer).
 
     >>> from rlagents.methods import specimen
     >>> specimen.advantages(soften_negative_turns())  # 1 and -1 before; the second's first turn has score 0.75
@@ -54,10 +54,13 @@ def soften_negative_turns(spare: Softening = proportionally) -> Transform:
     >>> specimen.advantages(soften_negative_turns(towards_the_best))
     [[1.0, 1.0, 1.0], [0.5, 0.5, -1.0]]
     """
+    check_function(
+        "soften_negative_turns", "spare", spare, "proportionally, wholly_from(threshold) or towards_the_best"
+    )
 
     def credit(credit, logprobs, rewards, masks):
         advantages = advantages_of("soften_negative_turns", credit)
-        score = turns_to_tokens(rewards.turn_scores, masks.turn)
+        score = turns_to_tokens(jnp.clip(rewards.turn_scores, 0, 1), masks.turn)
         best = jnp.max(jnp.where(credit.mask, advantages, -jnp.inf), axis=(-2, -1), keepdims=True)
         best = jnp.where(jnp.isneginf(best), 0, best)
         bad = (advantages < 0) & (masks.turn < masks.num_turns[..., None] - 1)

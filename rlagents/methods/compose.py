@@ -11,6 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from rlagents.methods.arguments import check_function, kind_of
 from rlagents.methods.base import MethodError, State, Transform
 from rlagents.methods.checks import credit_answer, loss_answer
 from rlagents.types import Credit, LogProbs, Masks, Metrics, Rewards
@@ -57,7 +58,8 @@ class Chain:
         for stage, memory in zip(self.stages, state, strict=True):
             if stage.credit is not None:
                 answer = stage.credit(memory, credit, logprobs, rewards, masks)
-                credit, memory, more = credit_answer(stage.name, answer, masks)
+                after, memory, more = credit_answer(stage.name, answer, masks)
+                credit = _never_raised(credit, after)
                 metrics = merge(metrics, more, stage.name)
             states.append(memory)
         return credit, tuple(states), metrics
@@ -79,6 +81,15 @@ class Chain:
                 metrics = merge(metrics, more, stage.name)
             terms.append(term)
         return tuple(terms), metrics
+
+
+def _never_raised(before: Credit, after: Credit) -> Credit:
+    """``after``, with no member or token back that an earlier stage had left out."""
+    if after.valid is not before.valid:
+        after = replace(after, valid=after.valid & before.valid)
+    if after.mask is not before.mask:
+        after = replace(after, mask=after.mask & before.mask)
+    return after
 
 
 def chain(*parts: Transform | Chain) -> Chain:
@@ -128,7 +139,18 @@ def masked(part: Transform | Chain, where: Where) -> Chain:
     ``where`` decides each row by itself (micro-batches slice it), from masks alone. A ``[p g t]`` predicate with a
     stage that writes rewards or ``valid`` raises :class:`MethodError`: those belong to members, not tokens.
     """
-    return chain(*(_masked(stage, where) for stage in chain(part).stages))
+    check_function("masked", "where", where, "a function from Masks to a bool for each member or token")
+
+    def asked(masks: Masks) -> Array:
+        chosen = where(masks)
+        if getattr(chosen, "shape", None) not in (masks.valid.shape, masks.kind.shape) or chosen.dtype != bool:
+            raise MethodError(
+                f"the predicate of masked(...) answers with {kind_of(chosen)}; expected a bool for each member"
+                f" {masks.valid.shape} or for each token {masks.kind.shape}: compare it with something first."
+            )
+        return chosen
+
+    return chain(*(_masked(stage, asked) for stage in chain(part).stages))
 
 
 def _masked(stage: Transform, where: Where) -> Transform:

@@ -13,7 +13,7 @@ from dataclasses import replace
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from rlagents.methods.arguments import check_arguments
+from rlagents.methods.arguments import check_arguments, check_function
 from rlagents.methods.base import Transform, advantages_of, fact, reshaper
 from rlagents.numerics import masked_center, masked_count, masked_std, safe_divide, turns_to_tokens
 from rlagents.types import Masks, Mean, Rewards
@@ -99,7 +99,8 @@ def entropy_bonus(
     >>> specimen.advantages(entropy_bonus(0.1, which=everywhere, enters=added))
     [[0.88, 1.12, 1.0], [-1.12, -1.0, -0.88]]
     """
-    check_bonus("entropy_bonus", coefficient, top_fraction)
+    check_bonus("entropy_bonus", coefficient, top_fraction, which, enters)
+    check_function("entropy_bonus", "against", against, "over_trajectory or over_batch")
 
     def credit(credit, logprobs, rewards, masks):
         entropy = fact("entropy_bonus", logprobs, "old_entropy")
@@ -111,8 +112,10 @@ def entropy_bonus(
     return reshaper("entropy_bonus", credit, {"old_entropy"})
 
 
-def check_bonus(name: str, coefficient: float, top_fraction: float) -> None:
-    """Raise ValueError unless ``coefficient`` is a number and ``0 < top_fraction <= 1``."""
+def check_bonus(name: str, coefficient: float, top_fraction: float, which: Which, enters: Enters) -> None:
+    """Raise ValueError unless ``coefficient`` is a number, ``0 < top_fraction <= 1``, and both can be called."""
+    check_function(name, "which", which, "a choice of tokens such as after_successful_call")
+    check_function(name, "enters", enters, "multiplied, added or added_up_to(share)")
     check_arguments(name, "a number, such as 0.01", lambda coefficient: True, coefficient=coefficient)
     check_arguments(
         name,

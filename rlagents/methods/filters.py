@@ -6,8 +6,8 @@ group, which the estimator takes over ``valid``.
 
 from dataclasses import replace
 
-from rlagents.methods.arguments import check_arguments
-from rlagents.methods.base import Transform, filter_stage
+from rlagents.methods.arguments import check_arguments, check_function, kind_of, name_of
+from rlagents.methods.base import MethodError, Transform, filter_stage
 from rlagents.methods.predicates import Predicate
 from rlagents.numerics import rank_in_turn
 from rlagents.types import Mean
@@ -19,7 +19,6 @@ def drop(which: Predicate) -> Transform:
     ``valid <- valid and not which``, and ``mask`` with it. Reads what the predicate reads; no gradient; groups are
     treated separately. Metric: ``dropped/<predicate>``, the share of the members that were valid before.
 
-    'drop_truncated'
 
     >>> from rlagents.methods import predicates, specimen
     >>> specimen.trained(drop(predicates.failed_tools))
@@ -28,12 +27,14 @@ def drop(which: Predicate) -> Transform:
     [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
     """
 
-    def credit(credit, logprobs, rewards, masks):
-        out = which(credit, rewards, masks)
-        kept = replace(credit, valid=credit.valid & ~out, mask=credit.mask & ~out[..., None])
-        return kept, {f"dropped/{which.__name__}": Mean.of(out, credit.valid)}
+    check_function("drop", "which", which, "a predicate such as predicates.truncated")
 
-    return filter_stage(f"drop_{which.__name__}", credit)
+    def credit(credit, logprobs, rewards, masks):
+        out = _answer(which, credit, rewards, masks)
+        kept = replace(credit, valid=credit.valid & ~out, mask=credit.mask & ~out[..., None])
+        return kept, {f"dropped/{name_of(which)}": Mean.of(out, credit.valid)}
+
+    return filter_stage(f"drop_{name_of(which)}", credit)
 
 
 def mute(which: Predicate) -> Transform:
@@ -48,12 +49,14 @@ def mute(which: Predicate) -> Transform:
     [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]
     """
 
-    def credit(credit, logprobs, rewards, masks):
-        out = which(credit, rewards, masks)
-        muted = replace(credit, mask=credit.mask & ~out[..., None])
-        return muted, {f"muted/{which.__name__}": Mean.of(out, credit.valid)}
+    check_function("mute", "which", which, "a predicate such as predicates.truncated")
 
-    return filter_stage(f"mute_{which.__name__}", credit)
+    def credit(credit, logprobs, rewards, masks):
+        out = _answer(which, credit, rewards, masks)
+        muted = replace(credit, mask=credit.mask & ~out[..., None])
+        return muted, {f"muted/{name_of(which)}": Mean.of(out, credit.valid)}
+
+    return filter_stage(f"mute_{name_of(which)}", credit)
 
 
 def mute_turn_beginnings(num_tokens: int) -> Transform:
@@ -75,3 +78,13 @@ def mute_turn_beginnings(num_tokens: int) -> Transform:
         return replace(credit, mask=credit.mask & (place >= num_tokens)), {}
 
     return filter_stage("mute_turn_beginnings", credit)
+
+
+def _answer(which, credit, rewards, masks):
+    out = which(credit, rewards, masks)
+    if getattr(out, "shape", None) != masks.valid.shape or out.dtype != bool:
+        raise MethodError(
+            f"the predicate {name_of(which)} answers with {kind_of(out)}; expected a bool for each member, shape"
+            f" {masks.valid.shape}: True for those to leave out."
+        )
+    return out

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from rlagents.methods.arguments import check_arguments
+from rlagents.methods.arguments import check_arguments, check_function
 from rlagents.methods.base import Transform, advantages_of, fact, penalty
 from rlagents.numerics import masked_count, masked_sum, safe_divide, tokens_to_turns, turns_to_tokens
 from rlagents.types import Mean
@@ -80,6 +80,7 @@ def likelihood_drop_penalty_by_trajectory(coefficient: float, *, worth: Worth = 
 
 
 def _penalty(name, coefficient, worth, gate):
+    check_function(name, "worth", worth, "non_negative or positive")
     check_arguments(name, "0 or more, such as 0.1", lambda coefficient: coefficient >= 0, coefficient=coefficient)
 
     def chosen(credit):

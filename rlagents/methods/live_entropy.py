@@ -18,6 +18,7 @@ from rlagents.methods.exploration import (
 from rlagents.types import Mean
 
 _MARK = "live_entropy_bonus"
+_SUFFIX = "_with_live_entropy_bonus"
 
 
 def with_live_entropy_bonus(
@@ -37,7 +38,7 @@ def with_live_entropy_bonus(
     ``A > 0`` and lowers it where ``A < 0``. The gate is a choice of tokens and carries none.
 
     Takes the place of the surrogate. Reads what the surrogate reads, live ``entropy``, and what ``which`` reads; marks
-    its tokens in ``Credit.marks``. Rows are treated separately. Metric: ``bonus_tokens`` (share of trained tokens
+    its tokens in ``Credit.marks``. Rows are treated separately. Metric: ``live_bonus_tokens`` (share of trained tokens
     behind the gate), and the surrogate's.
 
     Raises ValueError for a ``top_fraction`` outside ``(0, 1]``, and :class:`MethodError` for what is not one surrogate.
@@ -49,7 +50,7 @@ def with_live_entropy_bonus(
     >>> specimen.slopes(live, by="entropy")
     [[0.03, 0.03, -0.05], [0.0, 0.0, 0.0]]
     """
-    check_bonus("with_live_entropy_bonus", coefficient, top_fraction)
+    check_bonus("with_live_entropy_bonus", coefficient, top_fraction, which, enters)
     inner, pushes = _only_surrogate(surrogate)
 
     def credit(state, credit, logprobs, rewards, masks):
@@ -65,14 +66,15 @@ def with_live_entropy_bonus(
         bonus = jnp.where(gate, coefficient * over_trajectory(entropy, credit.mask), 0)
         shaped = replace(credit, advantages=enters(advantages_of("with_live_entropy_bonus", credit), bonus))
         term, metrics = loss_answer(inner.name, pushes(state, logprobs, shaped, masks), masks)
-        return term, metrics | {"bonus_tokens": Mean.of(gate, credit.mask)}
+        return term, metrics | {"live_bonus_tokens": Mean.of(gate, credit.mask)}
 
-    return replace(inner, name=f"{inner.name}_with_live_entropy_bonus", credit=credit, loss=loss)
+    return replace(inner, name=inner.name + _SUFFIX, credit=credit, loss=loss)
 
 
 def _only_surrogate(part: Transform | Chain) -> tuple[Transform, LossHalf]:
     stages = chain(part).stages
-    if len(stages) != 1 or stages[0].role is not Role.SURROGATE or stages[0].loss is None:
+    lone = len(stages) == 1 and stages[0].role is Role.SURROGATE and not stages[0].name.endswith(_SUFFIX)
+    if not lone or stages[0].loss is None:
         raise MethodError(
             "with_live_entropy_bonus takes one surrogate, such as clipped_surrogate(0.2, 0.2), and got"
             f" {[stage.name for stage in stages]}: put other stages beside it in the chain."

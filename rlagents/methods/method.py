@@ -49,7 +49,7 @@ class Method:
         return self.transform.needs
 
     def without(self, *names: str) -> "Method":
-        """The same sentence with stages left out: an ablation. ``names`` are those of the stages (``stage_names``).
+        """The same sentence without the stages of these names (``stage_names``), all of each name: an ablation.
 
         Raises :class:`MethodError` for a name that no stage has, or where what is left makes no method.
         """
@@ -117,7 +117,7 @@ class Method:
         credit, state, metrics = self.credit(self.init(), logprobs, rewards, masks)
         measures = self.measures(credit, masks)
         loss, more = self.loss(state, logprobs, credit, masks, measures)
-        return loss, {name: mean.value for name, mean in merge(metrics, more, "loss half").items()}
+        return loss, {name: mean.value for name, mean in merge(metrics, more, "a loss half").items()}
 
 
 def method(transform: Transform | Chain, reduction: Reduction) -> Method:

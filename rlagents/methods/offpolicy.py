@@ -36,7 +36,7 @@ def truncated_token_weights(limit: float) -> Transform:
 def masked_token_weights(limit: float) -> Transform:
     """``A[t] <- A[t] * w[t]`` where ``w[t] <= limit``, and 0 elsewhere: what was drawn too unluckily does not count.
 
-    See :func:`truncated_token_weights`, of which this is the masking form.
+    No gradient. See :func:`truncated_token_weights`, of which this is the masking form, for facts and metrics.
 
     >>> from rlagents.methods import specimen
     >>> specimen.advantages(masked_token_weights(2.0))

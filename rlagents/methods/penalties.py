@@ -117,17 +117,18 @@ def adaptive_kl_penalty(initial: float, *, target: float, horizon: float) -> Tra
     of batches. The state is ``b``, a scalar, and starts at ``initial``; a batch without trained tokens leaves it.
 
     Gradient as :func:`kl_penalty_k3`; none through ``b``. Reads ``policy``, ``reference``, ``old``; needs ``old`` and
-    ``reference``. Metrics: ``kl``, ``kl_coefficient``. Raises ValueError unless all three are above 0.
+    ``reference``. Metrics: ``kl``, ``kl_coefficient``. Raises ValueError unless ``initial`` and ``target``
+    are above 0 and ``horizon`` is at least 1: far less could turn the coefficient negative.
 
     >>> from rlagents.methods import specimen
     >>> specimen.slopes(adaptive_kl_penalty(1.0, target=0.1, horizon=10.0))  # old is the reference: 1.0 becomes 0.98
     [[0.0, 0.33, 0.0], [0.0, -0.98, 0.0]]
     """
-    expected = "all above 0, such as 0.1, 0.05 (nats) and 10 (rollout batches)"
+    expected = "initial and target above 0, horizon 1 or more, such as 0.1, 0.05 (nats) and 10 (rollout batches)"
     check_arguments(
         "adaptive_kl_penalty",
         expected,
-        lambda initial, target, horizon: min(initial, target, horizon) > 0,
+        lambda initial, target, horizon: min(initial, target) > 0 and horizon >= 1,
         initial=initial,
         target=target,
         horizon=horizon,

@@ -60,7 +60,8 @@ def uniform_groups(credit: Credit, rewards: Rewards, masks: Masks) -> Bool[Array
     [[0, 0, 0], [0, 0, 0]]
     """
     largest = jnp.max(jnp.where(credit.valid, jnp.abs(credit.rewards), 0), axis=-1, keepdims=True)
-    apart = jnp.abs(masked_center(credit.rewards, credit.valid, axis=-1)) > 1e-6 * largest
+    # Not "greater": a reward that is NaN is to be seen in the loss, not to make its group uniform.
+    apart = ~(jnp.abs(masked_center(credit.rewards, credit.valid, axis=-1)) <= 1e-6 * largest)
     return jnp.broadcast_to(~jnp.any(apart, -1, keepdims=True), credit.valid.shape)
 
 
@@ -80,7 +81,7 @@ def pass_rate_outside(low: float, high: float) -> Predicate:
 
     def predicate(credit: Credit, rewards: Rewards, masks: Masks) -> Bool[Array, "p g"]:
         rate = masked_mean(credit.rewards, credit.valid, axis=-1, keepdims=True)
-        return jnp.broadcast_to(~((rate > low) & (rate < high)), credit.valid.shape)
+        return jnp.broadcast_to((rate <= low) | (rate >= high), credit.valid.shape)
 
     predicate.__name__ = "pass_rate_outside"
     return predicate

@@ -100,7 +100,8 @@ def dapo(
 ) -> Method:
     """DAPO (arXiv 2503.14476): no uniform groups, soft overlong punishment, clip-higher, mean over tokens, no KL.
 
-    Clips 0.2 and 0.28, lengths 20480 and 4096: its section 4.1. Drawing anew until no group is uniform is the sampling
+    Clips 0.2 and 0.28, lengths 20480 and 4096: its section 4.1. (Overlong filtering, which the paper tries before the
+    soft punishment, is ``mute(predicates.truncated)``.) Drawing anew until no group is uniform is the sampling
     side's, with the predicate of the first stage.
     """
     return method(
@@ -188,7 +189,7 @@ def tao_rl(
     )
 
 
-def simple_tir() -> Method:
+def simple_tir(*, low: float = 0.1, high: float = 0.9, minimum_finished: int = 4) -> Method:
     """SimpleTIR (arXiv 2509.02479): no trajectory with a void turn, groups of middling difficulty, dual clip.
 
     Its released configuration: pass rates between 0.1 and 0.9, at least 4 finished members, clips 0.2 and 0.28, dual
@@ -197,8 +198,8 @@ def simple_tir() -> Method:
     return method(
         chain(
             mute(predicates.void_turns),
-            drop(predicates.few_finished(4)),
-            drop(predicates.pass_rate_outside(0.1, 0.9)),
+            drop(predicates.few_finished(minimum_finished)),
+            drop(predicates.pass_rate_outside(low, high)),
             group_advantage(ddof=1, epsilon=1e-6),
             dual_clip_surrogate(0.2, 0.28, 3.0),
         ),
@@ -214,6 +215,8 @@ def lld(
 ) -> Method:
     """GRPO that lets nothing right become less likely (LLDS, arXiv 2512.04220), turn by turn.
 
+    A fall is one since the batch was sampled: with a single update a rollout batch there is none, and this is GRPO.
+
     ``coefficient`` 0.1: CalibAdv's baseline (arXiv 2604.18235). ``preserve``: gated by turn in the paper's better form,
     by trajectory in its other (``likelihood_drop_penalty_by_trajectory``), by token in CalibAdv's code
     (``likelihood_drop_penalty``, there with ``worth=positive``).
@@ -225,7 +228,11 @@ def lld(
 
 
 def step_search(*, discount: float = 1.0, clip: float = 0.2, kl_coefficient: float = 0.001) -> Method:
-    """StepSearch's step rewards (arXiv 2505.15107) without its critic: returns of turns, PPO's clip, KL 0.001."""
+    """StepSearch's step rewards (arXiv 2505.15107) without its critic: returns of turns, PPO's clip, KL 0.001.
+
+    The paper trains with PPO and generalised advantages; here turns are compared within their group, and the KL is k3
+    in the loss.
+    """
     return method(
         chain(
             turn_return_advantage(discount=discount, ddof=0, epsilon=1e-6),

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 
 from rlagents.methods.arguments import check_arguments
 from rlagents.methods.base import MethodError, Transform, fact, reward_stage
+from rlagents.methods.compose import Chain, identity
 from rlagents.numerics import masked_sum, safe_divide
 from rlagents.types import Kind, Mean
 
@@ -14,8 +15,8 @@ def overlong_penalty(max_tokens: int, buffer_tokens: int) -> Transform:
     """Punish length beyond a soft limit: ``R <- R + clip((max - buffer - n) / buffer, -1, 0)``.
 
     ``n`` counts MODEL tokens alone; what tools wrote is not the policy's doing. No penalty up to ``max_tokens -
-    buffer_tokens``, -1 from ``max_tokens`` on (DAPO, arXiv 2503.14476, eq. 13: 20480 and 4096). No gradient; members
-    are treated separately. Metric: ``overlong_penalty`` (mean over valid members).
+    buffer_tokens``, -1 from ``max_tokens`` on (DAPO, arXiv 2503.14476, eq. 13: 20480 and 4096). Reads ``rewards``,
+    ``kind``; no gradient; members are treated separately. Metric: ``overlong_penalty`` (mean over valid members).
 
     Raises ValueError unless ``0 < buffer_tokens <= max_tokens``.
 
@@ -42,9 +43,9 @@ def overlong_penalty(max_tokens: int, buffer_tokens: int) -> Transform:
 def format_gate(fact_name: str, otherwise: float = 0.0) -> Transform:
     """Pay only for well-formed trajectories: ``R <- R if rewards.named[fact_name] > 0 else otherwise``.
 
-    CalibAdv, arXiv 2604.18235: ``F1 * 1[valid format]``. No gradient; members are treated separately. Metric:
-    ``well_formed`` (share of valid members). Raises :class:`MethodError` when traced if the environment gives no such
-    fact.
+    CalibAdv, arXiv 2604.18235: ``F1 * 1[valid format]``. Reads ``rewards``, ``named``; no gradient; members are treated
+    separately. Metric: ``well_formed`` (share of valid members). Raises :class:`MethodError` when traced if the
+    environment gives no such fact.
 
     >>> from rlagents.methods import specimen
     >>> specimen.shaped(format_gate("format", otherwise=-1.0))
@@ -64,8 +65,8 @@ def format_gate(fact_name: str, otherwise: float = 0.0) -> Transform:
 def named_reward(fact_name: str, weight: float) -> Transform:
     """Add another fact of the environment: ``R <- R + weight * rewards.named[fact_name]``.
 
-    No gradient; members are treated separately. Raises :class:`MethodError` when traced if the environment gives no
-    such fact.
+    Reads ``rewards``, ``named``; no gradient; members are treated separately. Raises :class:`MethodError` when traced
+    if the environment gives no such fact.
 
     >>> from rlagents.methods import specimen
     >>> specimen.shaped(named_reward("format", 0.5))
@@ -82,8 +83,9 @@ def named_reward(fact_name: str, weight: float) -> Transform:
 def turn_rewards(weight: float) -> Transform:
     """Add what each turn earned: ``R <- R + weight * sum_s turn_scores[s]``.
 
-    A sum, so that a trajectory is not paid less for one more good turn. No gradient; members are treated separately.
-    Metric: ``turn_reward`` (mean over valid members of the sum, without weight).
+    A sum, so that a trajectory is not paid less for one more good turn. Reads ``rewards``, ``turn_scores``; no
+    gradient; members are treated separately. Metric: ``turn_reward`` (mean over valid members of the sum, without
+    weight).
 
     >>> from rlagents.methods import specimen
     >>> specimen.shaped(turn_rewards(1.0))  # 1 + (1 + 1), 0 + (0.75 + 0)
@@ -98,13 +100,14 @@ def turn_rewards(weight: float) -> Transform:
     return reward_stage("turn_rewards", credit)
 
 
-def kl_in_reward(coefficient: float) -> Transform:
+def kl_in_reward(coefficient: float) -> Transform | Chain:
     """Take the distance from the reference off the reward: ``R <- R - coefficient * sum_t (old - reference)``.
 
     The sum over trained tokens is the k1 estimate of ``KL(old || reference)`` of the trajectory. Being credit, it has
     the right gradient in expectation, that of the KL, by the score function: unlike a k1 *penalty* (InstructGPT, arXiv
     2203.02155, section 3.5). Reads and needs ``old``, ``reference``; no gradient; members are treated separately.
-    Metric: ``kl_in_reward`` (mean over valid members of the sum). Raises ValueError below 0.
+    Metric: ``kl_in_reward`` (mean over valid members of the sum). A muted member pays for no token. 0 is
+    ``identity()``. Raises ValueError below 0.
 
     >>> from rlagents.methods import specimen
     >>> half_a_nat_each = specimen.batch()[0].old - 0.5
@@ -113,6 +116,8 @@ def kl_in_reward(coefficient: float) -> Transform:
     """
     expected = "0 or more, such as 0.01"
     check_arguments("kl_in_reward", expected, lambda coefficient: coefficient >= 0, coefficient=coefficient)
+    if coefficient == 0:
+        return identity()
 
     def credit(credit, logprobs, rewards, masks):
         old, reference = (fact("kl_in_reward", logprobs, field) for field in ("old", "reference"))

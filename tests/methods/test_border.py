@@ -9,12 +9,13 @@ import optax
 import pytest
 from hypothesis import given, settings
 
-from rlagents.methods import Role, chain, filter_stage, method, on_policy, penalty, token_mean
+from rlagents.methods import Role, chain, filter_stage, method, on_policy, penalty, reshaper, token_mean
 from rlagents.methods import border as the_border
 from rlagents.types import Kind
 from tests.effort import draws
+from tests.methods import examples
 from tests.methods.batches import SHAPE, batches, laws, make_batch
-from tests.methods.harness import assert_same, run, whole
+from tests.methods.harness import assert_close, assert_same, run, whole
 from tests.methods.table import METHODS, SURROGATES, complete
 
 every_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
@@ -67,7 +68,7 @@ def test_at_policy_equal_to_old_a_surrogates_gradient_is_minus_measure_times_adv
     logprobs, rewards, masks = batch
     alone = _alone(name)
     out = run(alone, (replace(logprobs, old=logprobs.policy), rewards, masks))
-    assert_same(out.gradients[0].policy, -out.measures.shared * out.credit.advantages)
+    assert_close(out.gradients[0].policy, -out.measures.shared * out.credit.advantages, relative=1e-6)
 
 
 def test_a_dropped_member_has_no_trained_token_even_if_its_filter_forgot_the_mask():
@@ -77,6 +78,17 @@ def test_a_dropped_member_has_no_trained_token_even_if_its_filter_forgot_the_mas
     assert out.credit.mask[:, ::2].any()
     assert not out.credit.mask[:, 1::2].any()
     assert not out.gradients[0].policy[:, 1::2].any()
+
+
+def test_no_stage_brings_back_what_an_earlier_one_left_out():
+    def undo(credit, logprobs, rewards, masks):
+        return replace(credit, mask=masks.trainable, valid=masks.valid), {}
+
+    logprobs, rewards, masks = make_batch(7, invalid=0.0)
+    wanted = run(complete(examples.drop_truncated()), (logprobs, rewards, masks)).credit
+    undone = run(complete(examples.drop_truncated(), reshaper("undo", undo)), (logprobs, rewards, masks)).credit
+    assert (wanted.valid != masks.valid).any()
+    assert_same((undone.valid, undone.mask), (wanted.valid, wanted.mask))
 
 
 EVEN = jnp.arange(SHAPE[1]) % 2 == 0

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 
 from rlagents.methods import (
     centered_advantage,
@@ -132,6 +132,8 @@ ESTIMATING = {name: whole(stage) for name, (stage, _) in ESTIMATORS.items()}
 @laws
 @given(batch=drawn(spread=0.3))
 def test_estimators(tolerance, name, batch):
+    # Beside a reward of 1000, float32 rounds what a turn's score adds.
+    assume(tolerance < 1e-6 or name != "turn returns" or np.nanmax(np.abs(batch[1].outcome), initial=0) < 100)
     out = computed(ESTIMATING[name], batch, tolerance)
     expected = ESTIMATORS[name][1](*batch)
     assert_close(out.credit.advantages, expected, relative=tolerance, floor=1e-6)
