@@ -40,6 +40,8 @@ class SearchRecord:
     def __post_init__(self):
         if not 0 <= self.f1 <= 1:
             raise ValueError(f"f1 is {self.f1!r}; expected a number from 0 to 1.")
+        if not isinstance(self.valid_format, bool):
+            raise ValueError(f"valid_format is {self.valid_format!r}; expected True or False.")
         num_turns = len(self.found)
         if isinstance(self.thoughts, str) or (self.thoughts is not None and len(self.thoughts) != num_turns):
             raise ValueError(

@@ -33,7 +33,10 @@ class Role(enum.IntEnum):
     """What a stage does, in the order in which credit flows through a method."""
 
     FILTER = 1
-    """Lowers ``valid`` or ``mask``. Before the estimator, which takes its statistics over ``valid``."""
+    """Lowers ``valid`` or ``mask``. Before the estimator, which takes its statistics over ``valid``.
+
+    One that reads rewards sees them as the stages before it have shaped them: where reward means success, put it first.
+    """
     REWARD = 2
     """Shapes ``rewards``. Before the estimator, which turns them into advantages."""
     ESTIMATOR = 3
@@ -55,7 +58,7 @@ class Transform:
     """One stage: ``(init, credit, loss)`` with a name, a role and what it asks to be computed for it.
 
     * ``credit(state, credit, logprobs, rewards, masks) -> (credit, state, metrics)``: whole groups, no gradient. It
-      reads facts, never ``logprobs.policy`` or ``logprobs.entropy``. None passes credit on.
+      reads facts; ``logprobs.policy`` is NaN and ``logprobs.entropy`` None there. None passes credit on.
     * ``loss(state, logprobs, credit, masks) -> (term [p g t], metrics)``: any slice along ``p`` or ``g``, so nothing in
       it may look across rows. Gradient flows through ``policy`` and ``entropy`` only. None adds no term.
     * ``measure(credit, masks) -> weights [p g t]``: the term's own measure, for a paper with its own denominator;

@@ -68,8 +68,8 @@ def reward_goal(
       ValueError: fewer than one literal, two alike, a template without exactly one ``{}``; from what is returned, an
         opening without a user message or a condition that has no literal.
     """
-    if not literals or len(set(literals)) != len(literals):
-        raise ValueError(f"the literals are {list(literals)}; give one for each condition, no two alike.")
+    if isinstance(literals, str) or not literals or len(set(literals)) != len(literals):
+        raise ValueError(f"the literals are {literals!r}; give a list of texts, one for each condition, no two alike.")
     if template.count("{}") != 1:
         raise ValueError(f"the template is {template!r}; expected exactly one {{}}, where the literal is to stand.")
 
@@ -117,8 +117,8 @@ def stratified(k: int) -> Draw:
 
     Raises ValueError for a negative ``k`` and, when it draws, for a group of fewer than ``k`` members.
     """
-    if k < 0:
-        raise ValueError(f"stratified(k={k}): expected 0 members or more.")
+    if not isinstance(k, int) or k < 0:
+        raise ValueError(f"stratified(k={k!r}): expected a whole number of members, 0 or more.")
 
     def draw(place: Place) -> int:
         if k > place.group_size:

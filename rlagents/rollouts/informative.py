@@ -2,9 +2,11 @@
 
     informative(predicates.uniform_groups)        # dynamic sampling of DAPO, arXiv 2503.14476, section 3.2
 
-The predicates are those of the filters, so sampling and learning never disagree on a group.
+The predicates are those of the filters, so sampling and learning agree on a group, unless the method shapes rewards
+before it filters by them.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -31,11 +33,11 @@ def anything(groups: Sequence[Sequence[Trajectory]], collate: Collate) -> list[s
 
 
 def informative(*predicates: Predicate) -> Informative:
-    """A group is informative if one of its valid members, at least, is left out by none of ``predicates``.
+    """A group is informative if ``chain(drop(predicate), drop(predicate), ...)`` leaves one of its members, at least.
 
-    Each predicate is asked about the batch as an opening stage would be: shaped rewards are the outcome, ``valid`` and
-    ``mask`` are all that may be trained. Of a group that is not informative it names the first predicate after which no
-    member is left, or ``no_valid_member`` where all were lost before.
+    So each predicate is asked about what those before it have left, and all see the outcome as reward. Of a group that
+    is not informative it names the first predicate after which no member is left, or ``no_valid_member`` where all were
+    lost before.
 
     Raises:
       ValueError: no predicates; from what is returned, a predicate whose answer is not a bool for each member.
@@ -45,7 +47,14 @@ def informative(*predicates: Predicate) -> Informative:
 
     @jax.jit
     def answers(credit: Credit, rewards: Rewards, masks: Masks) -> list[Any]:
-        return [predicate(credit, rewards, masks) for predicate in predicates]
+        found = []
+        for predicate in predicates:
+            found.append(predicate(credit, rewards, masks))
+            # What a filter after another one sees; a wrong answer is refused by whoever reads it.
+            if getattr(found[-1], "shape", None) == credit.valid.shape and found[-1].dtype == bool:
+                kept = credit.valid & ~found[-1]
+                credit = dataclasses.replace(credit, valid=kept, mask=credit.mask & kept[..., None])
+        return found
 
     def judge(groups: Sequence[Sequence[Trajectory]], collate: Collate) -> list[str | None]:
         if not groups:

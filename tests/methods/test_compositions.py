@@ -8,7 +8,7 @@ import pytest
 from rlagents.methods import MethodError, Role, chain, method, named_chain, token_mean
 from tests.effort import draws
 from tests.methods.batches import make_batch
-from tests.methods.harness import assert_close, run, whole
+from tests.methods.harness import assert_close, assert_same, part, run, whole
 from tests.methods.table import STAGES
 
 BY_ROLE = {
@@ -34,6 +34,29 @@ def composed(seed):
     return credit, method(named_chain(*parts), token_mean())
 
 
+def assert_slices_add_up(composition, batch, out):
+    """Micro-batched == whole."""
+    total, gradient = 0.0, np.full(batch[2].kind.shape, np.inf)
+    for index in (np.s_[:1], np.s_[1:]):
+        cut = jax.tree.map(lambda x, at=index: jnp.asarray(x)[at], (batch[0], out.credit, batch[2], out.measures))
+        (loss, _), slopes = part(composition, out.state, *cut)
+        total, gradient[index] = total + loss, slopes.policy
+    assert_close(np.float32(total), out.loss, relative=1e-5, floor=1)
+    assert_close(gradient, out.gradients[0].policy, relative=1e-5, floor=1e-3)
+
+
+def assert_jitted_laws(composition, seed, out):
+    """What the program of the whole gives: padding changes no bit, prompts in another order, nothing of nobody."""
+    assert_same(run(composition, make_batch(seed, padding=0.0)), out)
+    order = np.array([2, 0, 3, 1])
+    moved = run(composition, jax.tree.map(lambda x: x[order], make_batch(seed)))
+    assert_close(moved.gradients[0].policy, out.gradients[0].policy[order], relative=1e-5, floor=1e-3)
+    logprobs, rewards, masks = make_batch(seed)
+    nobody = run(composition, (logprobs, rewards, masks.replace(valid=np.zeros_like(masks.valid))))
+    assert nobody.loss == 0
+    assert not nobody.gradients[0].policy.any()
+
+
 @pytest.mark.parametrize("seed", range(draws(200)))
 def test_what_is_in_order_runs_and_keeps_the_laws(seed):
     names, composition = composed(seed)
@@ -46,6 +69,9 @@ def test_what_is_in_order_runs_and_keeps_the_laws(seed):
         eager = jax.tree.map(np.asarray, whole(composition, logprobs, rewards, masks))
         assert_close(eager.credit, out.credit, relative=1e-5)
         assert_close(eager.gradients[0].policy, out.gradients[0].policy, relative=1e-5, floor=1e-3)
+    assert_slices_add_up(composition, batch, out)
+    if seed % 10 == 0:
+        assert_jitted_laws(composition, seed, out)
     assert np.isfinite(out.loss), names
     for gradient in (out.gradients[0].policy, out.gradients[0].entropy):
         assert np.isfinite(gradient).all(), names

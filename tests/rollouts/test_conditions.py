@@ -212,7 +212,9 @@ def refused(error, call, *arguments):
 def test_what_cannot_be_drawn_or_told_is_refused():
     for p in (-0.1, 1.1, float("nan")):
         refused("expected a probability between 0 and 1", bernoulli, p)
-    refused("expected 0 members or more", stratified, -1)
+    for k in (-1, 2.5, float("nan")):
+        refused("expected a whole number of members, 0 or more", stratified, k)
+    refused("give a list of texts", reward_goal, bernoulli(0.5), "lh")
     refused(r"cannot draw 3 of a group of 2", stratified(3), Place(KEY, 0, 2))
     refused("-1 means no condition", fixed, -1)
     refused("no two alike", reward_goal, fixed(0), ())

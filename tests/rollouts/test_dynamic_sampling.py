@@ -259,10 +259,18 @@ def test_informative_groups_are_those_that_the_filter_leaves(predicate, groups):
     assert names == [None if some else name for some, name in zip(left, blamed)]
 
 
+@pytest.mark.parametrize(
+    "both",
+    [
+        (predicates.void_turns, predicates.failed_tools),
+        (predicates.truncated, predicates.uniform_groups),  # the second sees whom the first has left
+        (predicates.failed_tools, predicates.few_finished(2)),
+    ],
+    ids=lambda both: both[1].__name__,
+)
 @given(groups=batches_of_groups())
-@settings(max_examples=draws(12), deadline=None)
-def test_of_several_predicates_one_member_has_to_pass_all(groups):
-    both = (predicates.void_turns, predicates.failed_tools)
+@settings(max_examples=draws(20), deadline=None)
+def test_several_predicates_are_a_chain_of_filters(both, groups):
     left = learner_s_verdict(fixed_shape(groups), both)
     assert [name is None for name in judge_of(both)(groups, fixed_shape)] == left[: len(groups)].tolist()
 
