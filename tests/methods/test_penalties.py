@@ -21,7 +21,7 @@ from rlagents.methods import (
     policy_gradient,
     token_mean,
 )
-from rlagents.methods.likelihood import non_negative, positive
+from rlagents.methods.likelihood import positive
 from rlagents.numerics import LOG_RATIO_BOUND
 from tests.methods.batches import laws, make_batch
 from tests.methods.harness import assert_close, values
@@ -68,11 +68,12 @@ def test_entropy_regularizer(tolerance, batch):
     assert_close(out.gradients[0].entropy, -0.3 * weights, relative=tolerance, floor=1e-3)
 
 
+NON_NEGATIVE, POSITIVE = (lambda advantages: advantages >= 0), (lambda advantages: advantages > 0)
 DROPS = {
-    "token": (likelihood_drop_penalty(0.1), non_negative, "token"),
-    "token, positive": (likelihood_drop_penalty(0.1, worth=positive), positive, "token"),
-    "turn": (likelihood_drop_penalty_by_turn(0.1), non_negative, "turn"),
-    "trajectory": (likelihood_drop_penalty_by_trajectory(0.1), non_negative, "trajectory"),
+    "token": (likelihood_drop_penalty(0.1), NON_NEGATIVE, "token"),
+    "token, positive": (likelihood_drop_penalty(0.1, worth=positive), POSITIVE, "token"),
+    "turn": (likelihood_drop_penalty_by_turn(0.1), NON_NEGATIVE, "turn"),
+    "trajectory": (likelihood_drop_penalty_by_trajectory(0.1), NON_NEGATIVE, "trajectory"),
 }
 BARE = penalised(surrogate=policy_gradient())
 DROPPING = {name: penalised(stage, surrogate=policy_gradient()) for name, (stage, _, _) in DROPS.items()}
@@ -92,7 +93,7 @@ def test_likelihood_drop(tolerance, name, batch):
         out.credit.advantages,
         masks.trainable,
         masks.turn,
-        lambda advantages: np.asarray(worth(advantages)),
+        worth,
         gate=gate,
     )
     assert_close(values(out.metrics)["likelihood_drop"], np.float64(loss), relative=tolerance, floor=1e-3)
