@@ -11,7 +11,7 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-_MAPPINGS = 15_000
+_MAPPINGS = 25_000
 """Of the 65,530 memory mappings that Linux grants a process; a compiled program takes about 15 to 60, and is kept."""
 
 
