@@ -128,6 +128,11 @@ class Credit:
     advantages: Float[Array, "p g t"] | None = None
     marks: Mapping[str, Bool[Array, "p g t"]] = dataclasses.field(default_factory=dict)
 
+    @classmethod
+    def opening(cls, rewards: Rewards, masks: Masks) -> "Credit":
+        """Credit before the first stage: the outcome as reward, the valid members and their MODEL tokens."""
+        return cls(rewards=rewards.outcome, valid=masks.valid, mask=masks.trainable)
+
 
 @pytree
 class Mean:

@@ -51,11 +51,6 @@ def facts(logprobs: LogProbs, rewards: Rewards, masks: Masks) -> tuple[LogProbs,
     return detach((tokens, said))
 
 
-def opening_credit(rewards: Rewards, masks: Masks) -> Credit:
-    """Credit before the first stage: the outcome as reward, the valid members, their MODEL tokens, no advantages."""
-    return Credit(rewards=rewards.outcome, valid=masks.valid, mask=masks.trainable, advantages=None)
-
-
 def closing_credit(credit: Credit) -> Credit:
     """Credit after the last stage: detached, a dropped member has no trained token, advantages are 0 off the mask."""
     mask = credit.mask & credit.valid[..., None]

@@ -19,7 +19,6 @@ def drop(which: Predicate) -> Transform:
     ``valid <- valid and not which``, and ``mask`` with it. Reads what the predicate reads; no gradient; groups are
     treated separately. Metric: ``dropped/<predicate>``, the share of the members that were valid before.
 
-
     >>> from rlagents.methods import predicates, specimen
     >>> specimen.trained(drop(predicates.failed_tools))
     [[1, 1, 1], [0, 0, 0]]

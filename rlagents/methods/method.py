@@ -76,7 +76,7 @@ class Method:
         """
         check_fit(logprobs, masks, rewards)
         logprobs, rewards = border.facts(logprobs, rewards, masks)
-        opening = border.opening_credit(rewards, masks)
+        opening = Credit.opening(rewards, masks)
         credit, state, metrics = self.transform.credit(state, opening, logprobs, rewards, masks)
         credit = border.closing_credit(credit)
         ours = {

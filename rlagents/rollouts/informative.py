@@ -60,7 +60,7 @@ def informative(*predicates: Predicate) -> Informative:
         if not groups:
             return []
         batch = collate(groups)
-        credit = opening_credit(batch)
+        credit = Credit.opening(batch.rewards, batch.masks)
         left = np.asarray(credit.valid)
         names = [None if some else "no_valid_member" for some in _any_left(left)]
         for predicate, answer in zip(predicates, answers(credit, batch.rewards, batch.masks), strict=True):
@@ -73,11 +73,6 @@ def informative(*predicates: Predicate) -> Informative:
 
 def _any_left(left: np.ndarray) -> list[bool]:
     return [bool(group.any()) for group in left]
-
-
-def opening_credit(batch: Batch) -> Credit:
-    """What flows into the first stage of a method."""
-    return Credit(rewards=batch.rewards.outcome, valid=batch.masks.valid, mask=batch.masks.trainable)
 
 
 def _checked(answer: Any, predicate: Predicate, shape: tuple[int, ...]) -> np.ndarray:

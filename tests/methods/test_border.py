@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 from rlagents.methods import Role, chain, filter_stage, method, on_policy, penalty, reshaper, token_mean
 from rlagents.methods import border as the_border
-from rlagents.types import Kind
+from rlagents.types import Credit, Kind
 from tests.effort import draws
 from tests.methods import examples
 from tests.methods.batches import SHAPE, batches, laws, make_batch
@@ -45,9 +45,8 @@ def test_nothing_comes_from_off_the_mask(method, batch):
 @pytest.mark.parametrize("name", METHODS)
 def test_every_line_trains_something(name):
     """So that the laws compare more than zeros."""
-    if name == "simple_tir":
-        pytest.skip("asks for four finished members, of three; the line after it asks for two")
-    gradients = [run(METHODS[name], make_batch(seed, invalid=0.0, spread=0.1)).gradients[0] for seed in range(6)]
+    shape = (4, 6, 9, 3) if name == "simple_tir" else SHAPE  # it asks for four finished members
+    gradients = [run(METHODS[name], make_batch(seed, shape, invalid=0.0, spread=0.1)).gradients[0] for seed in range(6)]
     assert any(np.abs(gradient.policy).max() > 0 for gradient in gradients)
 
 
@@ -77,7 +76,11 @@ def test_at_policy_equal_to_old_a_surrogates_gradient_is_minus_measure_times_adv
     logprobs, rewards, masks = batch
     alone = _alone(name)
     out = run(alone, (replace(logprobs, old=logprobs.policy), rewards, masks))
-    assert_close(out.gradients[0].policy, -out.measures.shared * out.credit.advantages, relative=1e-6)
+    expected = -out.measures.shared * out.credit.advantages
+    if name == "sequence_surrogate":  # its gradient is a mean over the trajectory, which rounds
+        assert_close(out.gradients[0].policy, expected, relative=1e-6)
+    else:
+        assert_same(out.gradients[0].policy, expected)
 
 
 def test_a_dropped_member_has_no_trained_token_even_if_its_filter_forgot_the_mask():
@@ -153,7 +156,7 @@ def test_an_emptied_batch_gives_nothing_and_the_optimizer_does_not_move(method, 
 def test_valid_and_mask_only_go_from_true_to_false_at_every_stage(method, batch):
     logprobs, rewards, masks = jax.tree.map(jnp.asarray, batch)
     logprobs, rewards = the_border.facts(logprobs, rewards, masks)
-    before = the_border.opening_credit(rewards, masks)
+    before = Credit.opening(rewards, masks)
     assert_same(before.mask, masks.trainable)
     for stage in method.transform.stages:
         if stage.credit is not None:
