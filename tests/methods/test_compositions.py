@@ -9,7 +9,14 @@ from rlagents.methods import MethodError, Role, chain, method, named_chain, toke
 from tests.effort import draws
 from tests.methods.batches import make_batch
 from tests.methods.harness import assert_close, assert_same, part, run, whole
-from tests.methods.table import STAGES
+from tests.methods.laws import (
+    assert_bfloat16_in_float32_out,
+    assert_sharded_credit_equals_single,
+    assert_sharded_loss_equals_single,
+    assert_state_comes_back_as_it_went_in,
+    assert_traced_once,
+)
+from tests.methods.table import BATCH_GLOBAL, STAGES
 
 BY_ROLE = {
     role: [name for name, stage in STAGES.items() if {s.role for s in chain(stage).stages} == {role}] for role in Role
@@ -70,6 +77,7 @@ def test_what_is_in_order_runs_and_keeps_the_laws(seed):
         assert_close(eager.credit, out.credit, relative=1e-5)
         assert_close(eager.gradients[0].policy, out.gradients[0].policy, relative=1e-5, floor=1e-3)
     assert_slices_add_up(composition, batch, out)
+    assert_state_comes_back_as_it_went_in(composition)
     if seed % 10 == 0:
         assert_jitted_laws(composition, seed, out)
     assert np.isfinite(out.loss), names
@@ -80,6 +88,16 @@ def test_what_is_in_order_runs_and_keeps_the_laws(seed):
         assert (getattr(out.gradients[0], field) == 0).all(), names
     assert not (out.credit.valid & ~masks.valid).any(), names
     assert not (out.credit.mask & ~masks.trainable).any(), names
+
+
+@pytest.mark.parametrize("seed", range(0, draws(200), 10))
+def test_compiled_compositions_keep_the_laws_of_execution(seed):
+    """Sharded == single, talking only where a stage compares prompts; bfloat16 in, float32 out; traced once."""
+    names, composition = composed(seed)
+    assert_sharded_credit_equals_single(composition, talks=not BATCH_GLOBAL.isdisjoint(names))
+    assert_sharded_loss_equals_single(composition)
+    assert_bfloat16_in_float32_out(composition)
+    assert_traced_once(composition)
 
 
 @pytest.mark.parametrize("seed", range(20))
