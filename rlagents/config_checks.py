@@ -37,6 +37,7 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
         "epochs",
         "over_sample",
         "max_draws",
+        "rollouts_ahead",
     ),
     "buckets": ("prefix_buckets", "member_buckets", "turn_buckets"),
     "evaluation": ("num_tasks", "samples_per_task", "every_steps", "limits"),
@@ -100,6 +101,12 @@ def check_counts(config: Config) -> None:
     _check_at_least(1, config, "rl.updates_per_batch", "evaluation.samples_per_task", "evaluation.num_tasks")
     _check_at_least(1, config, "checkpoint.every_steps", "checkpoint.keep_last")
     _check_at_least(1, config, "rl.max_draws")
+    rollouts_ahead = config.rl.rollouts_ahead
+    if not _whole(rollouts_ahead) or rollouts_ahead not in (0, 1):
+        raise ValueError(
+            f"rl.rollouts_ahead is {rollouts_ahead!r}; give 0 (every batch is sampled with the weights that learn from "
+            "it) or 1 (it is sampled while the update before it runs, with weights one version behind)."
+        )
     over_sample = config.rl.over_sample
     if not isinstance(over_sample, Real) or not 1.0 <= float(over_sample) < math.inf:
         raise ValueError(
