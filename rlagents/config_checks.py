@@ -80,7 +80,7 @@ def check_sections(config: Config) -> None:
 
     ``trace_buckets`` and what is read of ``supervised`` beside its steps are needed only where there is a warm-up.
     """
-    needed = ["seed", *_SECTIONS]
+    needed = ["seed", "compilation_cache", *_SECTIONS]
     for name in needed:
         if name not in config:
             raise ValueError(f"the config has no {name}; training needs {', '.join(needed)}: add it in get_config().")
@@ -131,6 +131,16 @@ def check_rule(config: Config, *, trains: bool) -> None:
         raise ValueError(
             "rule.temperature is 0, which takes the most likely token: there is nothing to learn from; give a number "
             "> 0 (only rlagents.evaluate takes 0)."
+        )
+
+
+def check_compilation_cache(config: Config) -> None:
+    """``compilation_cache`` is a folder's name, or empty."""
+    folder = config.compilation_cache
+    if not isinstance(folder, str):
+        raise ValueError(
+            f"compilation_cache is {folder!r}; give a folder, relative to the workdir or absolute, or '' to keep no "
+            "compiled programs."
         )
 
 

@@ -50,6 +50,11 @@ class Machinery:
     evaluation_limits: Limits
     pool: Pool
 
+    @property
+    def max_prefix_tokens(self) -> int:
+        """Room for a shared prefix in the sampler, for training and evaluation alike."""
+        return max(self.limits.max_prompt_tokens, self.evaluation_limits.max_prompt_tokens)
+
     def make_params(self) -> Params:
         """First weights of the run: pretrained or drawn from the config's seed."""
         return self.experiment.make_params(jax.random.key(self.config.seed), self.param_shardings)
@@ -63,7 +68,7 @@ class Machinery:
             decode_text=chat.decode_text,
             stop_token_ids=sorted(chat.stop_token_ids),
             stop_strings=tuple(self.experiment.environment.stop_strings),
-            max_prefix_tokens=max(self.limits.max_prompt_tokens, self.evaluation_limits.max_prompt_tokens),
+            max_prefix_tokens=self.max_prefix_tokens,
             rule=SamplingRule(**self.config.rule),
             mesh=self.mesh,
             largest_group=max(self.config.rl.group_size, self.config.evaluation.samples_per_task),
@@ -162,6 +167,7 @@ def assemble(config: Config, experiment: Experiment, *, trains: bool = True) -> 
     config_checks.check_sections(config)
     config_checks.check_counts(config)
     config_checks.check_rule(config, trains=trains)
+    config_checks.check_compilation_cache(config)
     limits = _limits("limits", config.limits, experiment.environment)
     evaluation_limits = _limits("evaluation.limits", config.evaluation.limits, experiment.environment)
     mesh = sharding.make_mesh(**config.mesh)

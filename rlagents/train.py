@@ -4,7 +4,8 @@
 
 Writes into DIR: ``config.json``, ``warm_up.jsonl`` and ``metrics.jsonl`` (a line a step), ``evaluations.jsonl``,
 ``conversations/`` (one group a step), ``warm_up/`` and ``checkpoints/``. Started again with the same config, it goes on
-after the newest checkpoint; with another config, it refuses.
+after the newest checkpoint; with another config, it refuses. Compiled programs are kept in ``compilation_cache`` (a
+folder, relative to DIR; empty for none), so that the next run of the same shapes starts at once.
 """
 
 import contextlib
@@ -18,6 +19,7 @@ from absl import app, flags, logging
 from rlagents import learner, models
 from rlagents.checkpoints import CheckpointError, Checkpoints, RunRecord
 from rlagents.command_line import parse_flags, read_options
+from rlagents.compilation import Compilations, described, planned_programs, programs_kept
 from rlagents.data.prefetch import prefetched
 from rlagents.machinery import Machinery, assemble
 from rlagents.metrics import MetricsWriter
@@ -46,6 +48,8 @@ def main(argv: list[str]) -> None:
             machinery = stack.enter_context(contextlib.closing(assemble(config, experiment)))
             # Last, so that what is refused leaves no folder behind.
             claim_workdir(workdir, config)
+            if config.compilation_cache:
+                stack.enter_context(programs_kept(workdir / config.compilation_cache))
         except (ValueError, FileNotFoundError, ModuleNotFoundError) as error:
             print(f"rlagents.train: {error}", file=sys.stderr)
             sys.exit(2)
@@ -57,11 +61,15 @@ def main(argv: list[str]) -> None:
 
 
 def train(machinery: Machinery, workdir: Path, timer: PhaseTimer) -> None:
-    """Both phases, each from where it stood."""
-    with timer.phase("warm-up"):
-        params = warm_up(machinery, workdir, timer)
-    timer.take()  # No step of the reinforced phase has this on its account.
-    reinforce(machinery, workdir, params, timer)
+    """Both phases, each from where it stood; says what there is to compile, and in the end what was."""
+    planned = planned_programs(machinery.config, max_prefix_tokens=machinery.max_prefix_tokens)
+    print(described(planned), flush=True)
+    with Compilations() as compiled:
+        with timer.phase("warm-up"):
+            params = warm_up(machinery, workdir, timer)
+        timer.take()  # No step of the reinforced phase has this on its account.
+        reinforce(machinery, workdir, params, timer)
+    print(compiled, flush=True)
 
 
 def warm_up(machinery: Machinery, workdir: Path, timer: PhaseTimer) -> Params:

@@ -35,6 +35,7 @@ def get_config() -> ConfigDict:
     return ConfigDict(
         {
             "seed": 0,
+            "compilation_cache": "../compilation_cache",
             "back_ends": tuple(domain.back_end for domain in DOMAINS),
             "train_levels": (1, 2),
             "held_out_levels": (1, 2, 3),

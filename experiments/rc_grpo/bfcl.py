@@ -28,6 +28,7 @@ def smollm2_135m() -> ConfigDict:
     return ConfigDict(
         {
             "seed": 0,
+            "compilation_cache": "../compilation_cache",
             "categories": ("base",),
             "held_out_numbers": 20,
             "mesh": {"data": 1, "fsdp": 1, "tensor": 1},
