@@ -40,6 +40,12 @@ def programs_kept(folder: Path) -> Iterator[None]:
         _configure(before)
 
 
+def programs_kept_by(config: Config, workdir: Path) -> contextlib.AbstractContextManager[None]:
+    """:func:`programs_kept` in ``config.compilation_cache``, relative to ``workdir``; nothing where that is empty."""
+    folder = config.compilation_cache
+    return programs_kept(workdir / folder) if folder else contextlib.nullcontext()
+
+
 def _configure(settings: Mapping[str, Any]) -> None:
     for name, value in settings.items():
         jax.config.update(name, value)

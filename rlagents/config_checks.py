@@ -80,7 +80,7 @@ def check_sections(config: Config) -> None:
 
     ``trace_buckets`` and what is read of ``supervised`` beside its steps are needed only where there is a warm-up.
     """
-    needed = ["seed", "compilation_cache", *_SECTIONS]
+    needed = ["seed", *_SECTIONS, "compilation_cache"]
     for name in needed:
         if name not in config:
             raise ValueError(f"the config has no {name}; training needs {', '.join(needed)}: add it in get_config().")

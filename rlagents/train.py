@@ -19,7 +19,7 @@ from absl import app, flags, logging
 from rlagents import learner, models
 from rlagents.checkpoints import CheckpointError, Checkpoints, RunRecord
 from rlagents.command_line import parse_flags, read_options
-from rlagents.compilation import Compilations, described, planned_programs, programs_kept
+from rlagents.compilation import Compilations, described, planned_programs, programs_kept_by
 from rlagents.data.prefetch import prefetched
 from rlagents.machinery import Machinery, assemble
 from rlagents.metrics import MetricsWriter
@@ -48,8 +48,7 @@ def main(argv: list[str]) -> None:
             machinery = stack.enter_context(contextlib.closing(assemble(config, experiment)))
             # Last, so that what is refused leaves no folder behind.
             claim_workdir(workdir, config)
-            if config.compilation_cache:
-                stack.enter_context(programs_kept(workdir / config.compilation_cache))
+            stack.enter_context(programs_kept_by(config, workdir))
         except (ValueError, FileNotFoundError, ModuleNotFoundError) as error:
             print(f"rlagents.train: {error}", file=sys.stderr)
             sys.exit(2)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from experiments.quickstart import procedural
-from rlagents.compilation import Compilations, described, planned_programs, programs_kept
+from rlagents.compilation import Compilations, described, planned_programs, programs_kept, programs_kept_by
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -56,6 +56,14 @@ def test_settings_come_back(tmp_path):
     with programs_kept(tmp_path):
         assert [getattr(jax.config, name) for name in names] == [str(tmp_path), 0.0]
     assert [getattr(jax.config, name) for name in names] == before
+
+
+def test_the_folder_is_relative_to_the_run_and_may_be_none(tmp_path):
+    config = procedural.get_config()
+    for name, wanted in (("../programs", "run/../programs"), (str(tmp_path / "there"), "there"), ("", None)):
+        config.compilation_cache = name
+        with programs_kept_by(config, tmp_path / "run"):
+            assert jax.config.jax_compilation_cache_dir == (wanted and str(tmp_path / wanted))
 
 
 def test_planned_programs_are_the_shapes_that_buckets_and_limits_allow():

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -64,3 +65,8 @@ def test_numbers_of_numpy_and_a_lost_member_are_stored_too():
     assert read.groups[0][1] == lost
     assert read.groups[0][0].outcome == Outcome(1.5, [0.25], {"depth": 2.0})
     assert read.groups[0][0].turn_facts == [TurnFacts(0.5, 1, 1, True)]
+
+
+def test_turns_and_their_versions_go_together():
+    with pytest.raises(ValueError, match="1 model turns came with 2 weight versions; there is one a turn"):
+        trajectory(weight_versions=[3, 4])
