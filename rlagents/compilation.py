@@ -49,7 +49,7 @@ def programs_kept_by(config: Config, workdir: Path) -> contextlib.AbstractContex
 def _configure(settings: Mapping[str, Any]) -> None:
     for name, value in settings.items():
         jax.config.update(name, value)
-    # At its first compilation a process settles for good whether, and where, it keeps programs.
+    # JAX looks at the folder's name once.
     compilation_cache.reset_cache()
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from experiments.quickstart import procedural
 from rlagents.compilation import Compilations, described, planned_programs, programs_kept, programs_kept_by
@@ -20,7 +21,7 @@ from pathlib import Path
 import jax, jax.numpy as jnp
 from rlagents.compilation import Compilations, programs_kept
 
-jax.jit(jnp.cos)(1.0)  # what was compiled before does not settle it
+jax.jit(jnp.cos)(1.0)
 with programs_kept(Path(sys.argv[1])), Compilations() as compiled:
     step = jax.jit(lambda x, w: jax.lax.scan(lambda x, w: (jnp.tanh(x @ w), x), x, w), donate_argnums=0)
     x, _ = step(jnp.ones((4, 8)), jnp.full((3, 8, 8), 0.1))
@@ -56,6 +57,22 @@ def test_settings_come_back(tmp_path):
     with programs_kept(tmp_path):
         assert [getattr(jax.config, name) for name in names] == [str(tmp_path), 0.0]
     assert [getattr(jax.config, name) for name in names] == before
+
+
+def test_each_folder_keeps_what_is_compiled_meanwhile(tmp_path):
+    numbers = iter(range(1000, 1003))
+
+    def files_after_compiling():
+        jax.jit(lambda x: x * next(numbers))(np.ones(3)).block_until_ready()
+        return [sum(file.name.endswith("-cache") for file in folder.glob("*")) for folder in folders]
+
+    folders = [tmp_path / "one", tmp_path / "other"]
+    counts = []
+    for folder in folders:
+        with programs_kept(folder):
+            counts.append(files_after_compiling())
+    counts.append(files_after_compiling())
+    assert counts == [[1, 0], [1, 1], [1, 1]]
 
 
 def test_the_folder_is_relative_to_the_run_and_may_be_none(tmp_path):

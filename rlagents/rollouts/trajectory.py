@@ -93,10 +93,8 @@ class Trajectory:
 
     def token_versions(self) -> np.ndarray:
         """Version of the weights that sampled each MODEL token, in order; empty where no weights did."""
-        turns, kinds = np.asarray(self.turns, np.int64), np.asarray(self.kinds, np.int64)
-        return np.asarray(self.weight_versions, np.int64)[
-            turns[kinds == Kind.MODEL] if len(self.weight_versions) else []
-        ]
+        versions, turns = np.asarray(self.weight_versions, np.int64), np.asarray(self.turns, np.int64)
+        return versions[turns[np.asarray(self.kinds) == Kind.MODEL]] if versions.size else versions
 
     def summary(self) -> dict[str, Any]:
         """For logs: all but the tokens, in plain JSON types; ``tokens`` counts them by kind."""
