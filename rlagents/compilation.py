@@ -27,7 +27,8 @@ def programs_kept(folder: Path) -> Iterator[None]:
     A program is the same for the same code, shapes, device kind and JAX; seeds and data do not matter.
     """
     settings = {
-        "jax_compilation_cache_dir": str(folder.absolute()),
+        # One name for one folder: it is part of what JAX knows a program by.
+        "jax_compilation_cache_dir": str(folder.resolve()),
         # JAX would leave out what compiles in less than a second: nearly all of a small run.
         "jax_persistent_cache_min_compile_time_secs": 0.0,
         "jax_persistent_cache_min_entry_size_bytes": -1,
