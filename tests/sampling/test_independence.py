@@ -1,5 +1,7 @@
 """A token depends on what it is, not on where it is computed: slot, row, company, block, order, sharing."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -106,7 +108,7 @@ def test_generate_more_prompts_than_slots():
 
 def turn_in_row(turn, other):
     """The same turn, whichever row it was in."""
-    return type(turn)(other.row, turn.token_ids, turn.log_probs, turn.stop_reason, turn.text)
+    return dataclasses.replace(turn, row=other.row)
 
 
 def test_greedy_is_the_most_likely_continuation():
