@@ -41,7 +41,7 @@ def check_off_policy(config: Config, experiment: Experiment) -> None:
     ``rollout``, as those of ``methods.offpolicy`` do, or a surrogate that needs ``rollout``. A surrogate's ratio to
     ``old`` is none: ``old`` is of the weights that learn.
     """
-    if not config.rl.rollouts_ahead or not config.rl.steps:
+    if not config.rl.rollouts_ahead:
         return
     method = experiment.method
     for stage in method.transform.stages:

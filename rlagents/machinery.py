@@ -186,7 +186,7 @@ def assemble(config: Config, experiment: Experiment, *, trains: bool = True) -> 
         config_checks.check_division(config, sharding.prompt_shards(mesh))
         if config.rl.steps:
             config_checks.check_buckets(config, limits)
-        experiment_checks.check_off_policy(config, experiment)
+            experiment_checks.check_off_policy(config, experiment)
     experiment_checks.check_tasks(config, experiment, trains=trains)
     experiment_checks.check_member_messages(config, experiment, trains=trains)
     return Machinery(

@@ -38,7 +38,7 @@ def limit_fraction(flags: Sequence[str], line: Mapping[str, Any], rates: machine
     """Share of the measured matrix-product rate that a training step reaches, recomputation not counted as work."""
     shape = shapes.with_flags(shapes.arguments(None), flags)
     config = shapes.decoder_config(shape)
-    least = work.train_step(
+    flops = work.train_step(
         config,
         prompts=shape.prompts,
         group=shape.group,
@@ -47,7 +47,7 @@ def limit_fraction(flags: Sequence[str], line: Mapping[str, Any], rates: machine
         sampled=shape.gen,
         passes_without_gradient=1,
     )
-    return least.flops / rates.flops_per_second / line["train_step_s"]
+    return flops / rates.flops_per_second / line["train_step_s"]
 
 
 def report(

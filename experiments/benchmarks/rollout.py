@@ -6,17 +6,19 @@ No token stops a turn, so every sequence runs to its end. Prints one JSON line.
 """
 
 import argparse
+from functools import partial
 
 import jax
 
 from experiments.benchmarks import shapes
 from rlagents import models
+from rlagents.machinery import random_params
 from rlagents.sampling import Sampler, SamplingRule, Turn
 from rlagents.types import Params
 
 
 def make_sampler(flags: argparse.Namespace, config: models.DecoderConfig, params: Params) -> Sampler:
-    """All members at once; blocks as long as turns, for no host work waits for them."""
+    """All members at once, and all short prefixes."""
     return Sampler(
         config,
         params,
@@ -47,7 +49,7 @@ def timed_rollouts(
     asked, turns = [], []
     for number in range(flags.warmup + flags.iters):
         asked = shapes.prompts(flags, number)
-        turns = watch("rollout", lambda asked=asked: sampler.generate(asked, flags.gen, members=flags.group))
+        turns = watch("rollout", partial(sampler.generate, asked, flags.gen, members=flags.group))
     lengths = {len(turn.token_ids) for group in turns for turn in group}
     assert lengths == {flags.gen}, f"turns of {lengths} tokens, expected {flags.gen}"
     return asked, turns
@@ -68,7 +70,7 @@ def main() -> None:
     """Measure and print."""
     flags = shapes.with_flags(add_flags(shapes.arguments(__doc__)))
     config, watch = shapes.decoder_config(flags), shapes.Stopwatch()
-    params = jax.jit(lambda key: models.init_params(config, key))(jax.random.key(0))
+    params = random_params(config)(jax.random.key(0), None)
     timed_rollouts(flags, make_sampler(flags, config, params), watch)
     shapes.print_line(flags, config, watch, **rollout_figures(flags, watch))
 

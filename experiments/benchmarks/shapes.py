@@ -15,6 +15,7 @@ import numpy as np
 
 import rlagents
 from rlagents import models
+from rlagents.machinery import abstract_params
 
 
 def arguments(description: str | None) -> argparse.ArgumentParser:
@@ -105,14 +106,13 @@ def _busy_seconds() -> float:
 
 def print_line(flags: argparse.Namespace, config: models.DecoderConfig, watch: Stopwatch, **figures: Any) -> None:
     """One JSON line: what was run on, the shape, the figures."""
-    shapes = jax.eval_shape(lambda key: models.init_params(config, key), jax.random.key(0))
     line = {
         "framework": "rlagents",
         "version": rlagents.__version__,
         "jax": jax.__version__,
         "python": platform.python_version(),
         "cores": len(os.sched_getaffinity(0)),
-        "params": sum(leaf.size for leaf in jax.tree.leaves(shapes)),
+        "params": sum(leaf.size for leaf in jax.tree.leaves(abstract_params(config))),
         **{name: value for name, value in vars(flags).items() if isinstance(value, int | float | str)},
         **{name: _rounded(value) for name, value in figures.items()},
         "other_procs_cores": _rounded(watch.other_processes_cores()),

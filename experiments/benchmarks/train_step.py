@@ -15,6 +15,7 @@ import optax
 
 from experiments.benchmarks import rollout, shapes
 from rlagents import learner, models
+from rlagents.machinery import random_params
 from rlagents.methods import recipes
 from rlagents.models.layers import SAVE_ATTENTION
 from rlagents.sampling import Turn
@@ -82,15 +83,16 @@ def main() -> None:
     parser.add_argument("--remat", default="attention", choices=sorted(REMAT))
     flags = shapes.with_flags(parser)
     config, watch, mesh = shapes.decoder_config(flags), shapes.Stopwatch(), single_device_mesh()
-    params = jax.jit(partial(models.init_params, config))(jax.random.key(0))
+    params = random_params(config)(jax.random.key(0), None)
     method = recipes.grpo(kl_coefficient=flags.beta)
     optimizer = learner.make_optimizer(optax.constant_schedule(flags.lr))
     shardings = learner.state_shardings(params, optimizer, method.init(), models.logical_axes(config), mesh)
     state = learner.create_state(params, optimizer, method.init(), jax.random.key(0), shardings)
-    apply = partial(models.token_log_probs, config, remat_policy=REMAT[flags.remat])
     learn = learner.make_learner(
         method,
-        learner.whole_groups(lambda params, sequences: apply(params, sequences, flags.temperature)),
+        learner.whole_groups(
+            partial(models.token_log_probs, config, temperature=flags.temperature, remat_policy=REMAT[flags.remat])
+        ),
         optimizer,
         shardings,
         prompts_per_micro_batch=flags.train_micro or flags.prompts,

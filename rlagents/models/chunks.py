@@ -1,4 +1,4 @@
-"""An axis of positions cut into chunks, padded to whole ones, and put together again."""
+"""Tokens in the order that products like: on one axis, or cut into chunks of positions and put together again."""
 
 import math
 from collections.abc import Callable
@@ -6,7 +6,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, Float
+
+
+def one_row(x: Float[Array, "*batch d"]) -> Float[Array, "n d"]:
+    """All tokens on one axis: with several, XLA transposes what a weight's gradient is a product of."""
+    return x.reshape(-1, x.shape[-1])
 
 
 def chunk_positions(batch: tuple[int, ...], length: int, chunk_tokens: int) -> int:

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from rlagents.models.chunks import chunk_positions, join, split
+from rlagents.models.chunks import chunk_positions, join, one_row, split
 
 
 def head_logits(hidden: Float[Array, "*batch d"], head: Float[Array, "v d"]) -> Float[Array, "*batch v"]:
@@ -49,7 +49,7 @@ def _forward(hidden, head, targets, temperature, chunk_tokens):
     chunk = chunk_positions(hidden.shape[:-2], length, chunk_tokens)
 
     def one(_, xs):
-        h, y = _rows(xs[0], 1), _rows(xs[1], 0)
+        h, y = one_row(xs[0]), xs[1].reshape(-1)
         z = head_logits(h, head) / temperature
         maximum = jnp.max(z, axis=-1)
         # Entropy from logits below their maximum: where one token is nearly certain nothing large cancels.
@@ -72,8 +72,8 @@ def _backward(chunk_tokens, saved, cotangents):
     chunk = chunk_positions(hidden.shape[:-2], length, chunk_tokens)
 
     def one(head_gradient, xs):
-        h = _rows(xs[0], 1)
-        y, normalizer, entropy, d_log_prob, d_entropy = (_rows(x, 0) for x in xs[1:])
+        h = one_row(xs[0])
+        y, normalizer, entropy, d_log_prob, d_entropy = (x.reshape(-1) for x in xs[1:])
         log_p = head_logits(h, head) / temperature - normalizer[:, None]
         from_log_prob = jnp.where(_is_target(log_p, y), d_log_prob[:, None], 0.0)
         from_both = jnp.exp(log_p) * (d_log_prob[:, None] + d_entropy[:, None] * (log_p + entropy[:, None]))
@@ -89,11 +89,6 @@ def _backward(chunk_tokens, saved, cotangents):
 
 
 _chunked.defvjp(_forward, _backward)
-
-
-def _rows(x: Array, trailing: int) -> Array:
-    """All tokens of a chunk on one axis, so that every product is one of two matrices."""
-    return x.reshape(-1, *x.shape[x.ndim - trailing :])
 
 
 def _is_target(logits: Array, targets: Array) -> Array:

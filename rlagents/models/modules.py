@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from rlagents.models.chunks import one_row
 from rlagents.models.config import DecoderConfig
 from rlagents.models.rope import Rotary, rotate
 from rlagents.types import Params
@@ -26,11 +27,6 @@ def _weight(config: DecoderConfig, rngs: nnx.Rngs, axes: dict[str, int], spread:
 
 def _constant(config: DecoderConfig, name: str | tuple, shape: tuple[int, ...], value: float):
     return nnx.Param(jnp.full(shape, value, config.param_dtype), axes=name if isinstance(name, tuple) else (name,))
-
-
-def _one_row(x: Float[Array, "*batch d"]) -> Float[Array, "n d"]:
-    """All tokens on one axis: with several, XLA transposes what a weight's gradient is a product of."""
-    return x.reshape(-1, x.shape[-1])
 
 
 class RMSNorm(nnx.Module):
@@ -70,7 +66,7 @@ class Attention(nnx.Module):
         """Rotated queries ``[*batch h t k]``, rotated keys and plain values ``[*batch c t k]``."""
 
         def heads(kernel: nnx.Param) -> Array:
-            projected = jnp.einsum("nd,dhk->nhk", _one_row(x), kernel[...].astype(x.dtype))
+            projected = jnp.einsum("nd,dhk->nhk", one_row(x), kernel[...].astype(x.dtype))
             return jnp.swapaxes(projected.reshape(*x.shape[:-1], *projected.shape[1:]), -2, -3)
 
         query, key, value = heads(self.query), heads(self.key), heads(self.value)
@@ -85,7 +81,7 @@ class Attention(nnx.Module):
     def combine(self, heads: Float[Array, "*batch hk"]) -> Float[Array, "*batch d"]:
         """Output projection of what all heads gathered, one head's after the other's."""
         output = self.output[...].astype(heads.dtype)
-        return (_one_row(heads) @ output.reshape(-1, output.shape[-1])).reshape(*heads.shape[:-1], output.shape[-1])
+        return (one_row(heads) @ output.reshape(-1, output.shape[-1])).reshape(*heads.shape[:-1], output.shape[-1])
 
 
 class MLP(nnx.Module):
@@ -101,7 +97,7 @@ class MLP(nnx.Module):
     def __call__(self, x: Float[Array, "*batch d"]) -> Float[Array, "*batch d"]:
         """Same shape and dtype as ``x``."""
         gate, up, down = (w[...].astype(x.dtype) for w in (self.gate, self.up, self.down))
-        rows = _one_row(x)
+        rows = one_row(x)
         return ((self.config.activation(rows @ gate) * (rows @ up)) @ down).reshape(x.shape)
 
 
