@@ -52,6 +52,7 @@ BAD_VALUES = [
     ({"rl.prompts_per_step": 8.0}, "rl.prompts_per_step is 8.0; give a whole number"),
     ({"rl.steps": -1}, "rl.steps is -1"),
     ({"rl.max_draws": 0}, "rl.max_draws is 0; give a whole number >= 1"),
+    ({"rl.stop_early": "no"}, "rl.stop_early is 'no'; give True or False"),
     *[
         ({"rl.over_sample": value}, f"rl.over_sample is {value!r}; give a number >= 1")
         for value in (0.5, "2", float("inf"), float("nan"))
@@ -126,6 +127,7 @@ def test_the_shipped_configs_pass(config):
         ("rl.group_size", "the config has no rl.group_size; rl needs steps, prompts_per_step, group_size"),
         ("rl.over_sample", "the config has no rl.over_sample"),
         ("rl.max_draws", "the config has no rl.max_draws"),
+        ("rl.stop_early", "the config has no rl.stop_early"),
         ("limits.max_turns", "the config has no limits.max_turns; limits takes max_turns, max_turn_tokens"),
         ("evaluation.limits.max_turns", "the config has no evaluation.limits.max_turns"),
         ("sampler.num_rows", "the config has no sampler.num_rows; sampler takes num_groups, num_rows"),

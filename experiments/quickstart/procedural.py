@@ -90,6 +90,7 @@ def get_config() -> ConfigDict:
                 "members_per_micro_batch": config_dict.placeholder(int),
                 "over_sample": 1.0,
                 "max_draws": 1,
+                "stop_early": True,
                 "learning_rate": 4e-4,
                 "final_fraction": 0.1,
                 "warm_up_updates": 5,

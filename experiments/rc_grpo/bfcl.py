@@ -55,6 +55,7 @@ def smollm2_135m() -> ConfigDict:
                 "epochs": 1,
                 "over_sample": 1.0,
                 "max_draws": 1,
+                "stop_early": True,
                 "learning_rate": 1e-6,
                 "max_grad_norm": 1.0,
             },
