@@ -1,7 +1,8 @@
 """Checkpoints: the whole train state and where the run stood, written so that a broken write is no checkpoint.
 
 Orbax writes into a temporary directory and renames it when all is there; a directory named by its step is complete.
-Beside the state lies one JSON document: the data position, the config, and facts about the run.
+Beside the state lies one JSON document: the data position, the config, facts about the run, and the rollout that was
+sampled ahead, if any.
 """
 
 import contextlib
@@ -32,6 +33,8 @@ class RunRecord:
     config: Mapping[str, Any] = field(default_factory=dict)
     run: Mapping[str, Any] = field(default_factory=dict)
     """Facts about the run: name, seed, code version."""
+    pending: Mapping[str, Any] | None = None
+    """The rollout that the next step learns from, where it was sampled ahead: ``rollouts.stored.to_document``."""
 
 
 class Checkpoints:
@@ -83,7 +86,12 @@ class Checkpoints:
         """
         if step in self.steps():
             raise CheckpointError(f"{self.directory} already holds step {step}; restore it or move it away")
-        document = {"position": dict(record.position), "config": dict(record.config), "run": dict(record.run)}
+        document = {
+            "position": dict(record.position),
+            "config": dict(record.config),
+            "run": dict(record.run),
+            "pending": None if record.pending is None else dict(record.pending),
+        }
         self._manager.save(
             step,
             args=ocp.args.Composite(state=ocp.args.StandardSave(state), record=ocp.args.JsonSave(document)),

@@ -38,6 +38,7 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
         "over_sample",
         "max_draws",
         "stop_early",
+        "rollouts_ahead",
     ),
     "buckets": ("prefix_buckets", "member_buckets", "turn_buckets"),
     "evaluation": ("num_tasks", "samples_per_task", "every_steps", "limits"),
@@ -80,7 +81,7 @@ def check_sections(config: Config) -> None:
 
     ``trace_buckets`` and what is read of ``supervised`` beside its steps are needed only where there is a warm-up.
     """
-    needed = ["seed", *_SECTIONS]
+    needed = ["seed", *_SECTIONS, "compilation_cache"]
     for name in needed:
         if name not in config:
             raise ValueError(f"the config has no {name}; training needs {', '.join(needed)}: add it in get_config().")
@@ -101,6 +102,12 @@ def check_counts(config: Config) -> None:
     _check_at_least(1, config, "rl.updates_per_batch", "evaluation.samples_per_task", "evaluation.num_tasks")
     _check_at_least(1, config, "checkpoint.every_steps", "checkpoint.keep_last")
     _check_at_least(1, config, "rl.max_draws")
+    rollouts_ahead = config.rl.rollouts_ahead
+    if not _whole(rollouts_ahead) or rollouts_ahead not in (0, 1):
+        raise ValueError(
+            f"rl.rollouts_ahead is {rollouts_ahead!r}; give 0 (every batch is sampled with the weights that learn from "
+            "it) or 1 (it is sampled while the update before it runs, with weights one version behind)."
+        )
     over_sample = config.rl.over_sample
     if not isinstance(over_sample, Real) or not 1.0 <= float(over_sample) < math.inf:
         raise ValueError(
@@ -127,6 +134,16 @@ def check_rule(config: Config, *, trains: bool) -> None:
         raise ValueError(
             "rule.temperature is 0, which takes the most likely token: there is nothing to learn from; give a number "
             "> 0 (only rlagents.evaluate takes 0)."
+        )
+
+
+def check_compilation_cache(config: Config) -> None:
+    """``compilation_cache`` is a folder's name, or empty."""
+    folder = config.compilation_cache
+    if not isinstance(folder, str):
+        raise ValueError(
+            f"compilation_cache is {folder!r}; give a folder, relative to the workdir or absolute, or '' to keep no "
+            "compiled programs."
         )
 
 

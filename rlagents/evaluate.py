@@ -16,6 +16,7 @@ from absl import app, flags, logging
 from rlagents import learner, models
 from rlagents.checkpoints import Checkpoints
 from rlagents.command_line import parse_flags, read_options
+from rlagents.compilation import programs_kept_by
 from rlagents.learner import Optimizer
 from rlagents.machinery import Machinery, abstract_params, assemble
 from rlagents.types import Params
@@ -31,8 +32,9 @@ def main(argv: list[str]) -> None:
         config, experiment, workdir = read_options()
         machinery = assemble(config, experiment, trains=False)
         try:
-            params, step = trained_params(machinery, workdir, STEP.value)
-            evaluation = machinery.evaluate(machinery.make_sampler(params))
+            with programs_kept_by(config, workdir):
+                params, step = trained_params(machinery, workdir, STEP.value)
+                evaluation = machinery.evaluate(machinery.make_sampler(params, version=step))
         finally:
             machinery.close()
     except (ValueError, FileNotFoundError, ModuleNotFoundError) as error:

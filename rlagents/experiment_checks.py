@@ -5,6 +5,7 @@ Every function raises ValueError with one line that names what is wrong; see ``c
 
 from rlagents.experiment import Config, Experiment
 from rlagents.facts import Task
+from rlagents.methods.base import Role
 from rlagents.rollouts.conditions import MemberMessages, Place, same_for_all
 from rlagents.rollouts.episodes import ENVIRONMENT_ERRORS
 from rlagents.sampling.keys import Domain, StreamKey
@@ -31,6 +32,28 @@ def check_tasks(config: Config, experiment: Experiment, *, trains: bool) -> None
             raise ValueError(
                 f"train_stream of build(config) has no first task ({error}); give it at least one."
             ) from error
+
+
+def check_off_policy(config: Config, experiment: Experiment) -> None:
+    """Where rollouts are sampled ahead, a stage of the method makes up for the older weights that sampled them.
+
+    Such a stage compares with ``rollout``, the log-probs that the sampler recorded: a reshaper that needs ``old`` and
+    ``rollout``, as those of ``methods.offpolicy`` do, or a surrogate that needs ``rollout``. A surrogate's ratio to
+    ``old`` is none: ``old`` is of the weights that learn.
+    """
+    if not config.rl.rollouts_ahead or not config.rl.steps:
+        return
+    method = experiment.method
+    for stage in method.transform.stages:
+        if stage.role is Role.RESHAPER and stage.needs >= {"old", "rollout"}:
+            return
+        if stage.role is Role.SURROGATE and "rollout" in stage.needs:
+            return
+    raise ValueError(
+        "rl.rollouts_ahead is 1, so tokens are sampled with weights one version behind those that learn from them, but "
+        f"no stage of the method ({', '.join(method.stage_names)}) makes up for it; add truncated_token_weights(2.0), "
+        "or another stage of rlagents.methods.offpolicy, after the estimator, or set rl.rollouts_ahead=0."
+    )
 
 
 def check_member_messages(config: Config, experiment: Experiment, *, trains: bool) -> None:

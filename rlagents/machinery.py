@@ -21,7 +21,7 @@ from rlagents.learner import Passes, member_slices, whole_groups
 from rlagents.rollouts.collate import collate
 from rlagents.rollouts.driver import Rollout, rollout
 from rlagents.rollouts.dynamic_sampling import draw_size, sample_informative
-from rlagents.rollouts.members import Limits
+from rlagents.rollouts.members import Limits, TurnSampler
 from rlagents.rollouts.pool import Pool, ProcessPool
 from rlagents.rollouts.trajectory import Trajectory
 from rlagents.sampling import Sampler, SamplingRule
@@ -50,11 +50,16 @@ class Machinery:
     evaluation_limits: Limits
     pool: Pool
 
+    @property
+    def max_prefix_tokens(self) -> int:
+        """Room for a shared prefix in the sampler, for training and evaluation alike."""
+        return max(self.limits.max_prompt_tokens, self.evaluation_limits.max_prompt_tokens)
+
     def make_params(self) -> Params:
         """First weights of the run: pretrained or drawn from the config's seed."""
         return self.experiment.make_params(jax.random.key(self.config.seed), self.param_shardings)
 
-    def make_sampler(self, params: Params) -> Sampler:
+    def make_sampler(self, params: Params, version: int = 0) -> Sampler:
         """A sampler with a copy of ``params``, shaped by ``config.sampler`` and ``config.rule``."""
         chat = self.experiment.chat
         return Sampler(
@@ -63,10 +68,11 @@ class Machinery:
             decode_text=chat.decode_text,
             stop_token_ids=sorted(chat.stop_token_ids),
             stop_strings=tuple(self.experiment.environment.stop_strings),
-            max_prefix_tokens=max(self.limits.max_prompt_tokens, self.evaluation_limits.max_prompt_tokens),
+            max_prefix_tokens=self.max_prefix_tokens,
             rule=SamplingRule(**self.config.rule),
             mesh=self.mesh,
             largest_group=max(self.config.rl.group_size, self.config.evaluation.samples_per_task),
+            version=version,
             **self.config.sampler,
         )
 
@@ -91,7 +97,7 @@ class Machinery:
         """Tokens that every model turn is made to begin with."""
         return self.experiment.chat.encode(self.experiment.forced_prefix)
 
-    def roll_out(self, sampler: Sampler, stream: PromptStream[Task], step: int) -> Rollout:
+    def roll_out(self, sampler: TurnSampler, stream: PromptStream[Task], step: int) -> Rollout:
         """Groups for one step of training, of the next tasks of ``stream``.
 
         Raises ValueError if not a single task could be sampled.
@@ -162,6 +168,7 @@ def assemble(config: Config, experiment: Experiment, *, trains: bool = True) -> 
     config_checks.check_sections(config)
     config_checks.check_counts(config)
     config_checks.check_rule(config, trains=trains)
+    config_checks.check_compilation_cache(config)
     limits = _limits("limits", config.limits, experiment.environment)
     evaluation_limits = _limits("evaluation.limits", config.evaluation.limits, experiment.environment)
     mesh = sharding.make_mesh(**config.mesh)
@@ -180,6 +187,7 @@ def assemble(config: Config, experiment: Experiment, *, trains: bool = True) -> 
         config_checks.check_division(config, sharding.prompt_shards(mesh))
         if config.rl.steps:
             config_checks.check_buckets(config, limits)
+        experiment_checks.check_off_policy(config, experiment)
     experiment_checks.check_tasks(config, experiment, trains=trains)
     experiment_checks.check_member_messages(config, experiment, trains=trains)
     return Machinery(

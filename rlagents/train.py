@@ -4,7 +4,8 @@
 
 Writes into DIR: ``config.json``, ``warm_up.jsonl`` and ``metrics.jsonl`` (a line a step), ``evaluations.jsonl``,
 ``conversations/`` (one group a step), ``warm_up/`` and ``checkpoints/``. Started again with the same config, it goes on
-after the newest checkpoint; with another config, it refuses.
+after the newest checkpoint; with another config, it refuses. Compiled programs are kept in ``compilation_cache`` (a
+folder, relative to DIR; empty for none), so that the next run of the same shapes starts at once.
 """
 
 import contextlib
@@ -13,21 +14,24 @@ import time
 from pathlib import Path
 
 import jax
-import numpy as np
 from absl import app, flags, logging
 
 from rlagents import learner, models
 from rlagents.checkpoints import CheckpointError, Checkpoints, RunRecord
 from rlagents.command_line import parse_flags, read_options
+from rlagents.compilation import Compilations, described, planned_programs, programs_kept_by
 from rlagents.data.prefetch import prefetched
 from rlagents.machinery import Machinery, assemble
 from rlagents.metrics import MetricsWriter
 from rlagents.progress import progress
-from rlagents.rollouts.collate import padding_fraction
+from rlagents.rollouts.ahead import RolloutsAhead
 from rlagents.rollouts.driver import Rollout
+from rlagents.rollouts.members import TurnSampler
+from rlagents.rollouts.stored import from_document, to_document
 from rlagents.sharding import shard_batch
+from rlagents.step_log import Line, StepLog, rollout_values
 from rlagents.timing import OneStepLate, PhaseTimer
-from rlagents.types import Batch, Kind, Metrics, Params
+from rlagents.types import Params
 from rlagents.warm_up import make_step, trace_batches
 from rlagents.workdir import claim_workdir, write_conversations
 
@@ -44,6 +48,7 @@ def main(argv: list[str]) -> None:
             machinery = stack.enter_context(contextlib.closing(assemble(config, experiment)))
             # Last, so that what is refused leaves no folder behind.
             claim_workdir(workdir, config)
+            stack.enter_context(programs_kept_by(config, workdir))
         except (ValueError, FileNotFoundError, ModuleNotFoundError) as error:
             print(f"rlagents.train: {error}", file=sys.stderr)
             sys.exit(2)
@@ -55,11 +60,15 @@ def main(argv: list[str]) -> None:
 
 
 def train(machinery: Machinery, workdir: Path, timer: PhaseTimer) -> None:
-    """Both phases, each from where it stood."""
-    with timer.phase("warm-up"):
-        params = warm_up(machinery, workdir, timer)
-    timer.take()  # No step of the reinforced phase has this on its account.
-    reinforce(machinery, workdir, params, timer)
+    """Both phases, each from where it stood; says what there is to compile, and in the end what was."""
+    planned = planned_programs(machinery.config, max_prefix_tokens=machinery.max_prefix_tokens)
+    print(described(planned), flush=True)
+    with Compilations() as compiled:
+        with timer.phase("warm-up"):
+            params = warm_up(machinery, workdir, timer)
+        timer.take()  # No step of the reinforced phase has this on its account.
+        reinforce(machinery, workdir, params, timer)
+    print(compiled, flush=True)
 
 
 def warm_up(machinery: Machinery, workdir: Path, timer: PhaseTimer) -> Params:
@@ -103,7 +112,11 @@ def warm_up(machinery: Machinery, workdir: Path, timer: PhaseTimer) -> Params:
 
 
 def reinforce(machinery: Machinery, workdir: Path, params: Params, timer: PhaseTimer) -> None:
-    """Rollout, credit, update, again and again from ``params``; evaluates before, in between and after."""
+    """Rollout, credit, update, again and again from ``params``; evaluates before, in between and after.
+
+    ``seconds/update`` of a step runs from its first pass to the published weights, which is the one time that the host
+    waits for the devices; what they computed beside the weights is read a step later.
+    """
     config, experiment, options = machinery.config, machinery.experiment, machinery.config.rl
     method, optimizer = experiment.method, experiment.optimizer
     axes, key = models.logical_axes(experiment.decoder), jax.random.key(config.seed)
@@ -121,19 +134,26 @@ def reinforce(machinery: Machinery, workdir: Path, params: Params, timer: PhaseT
     )
     with contextlib.ExitStack() as stack:
         checkpoints = stack.enter_context(Checkpoints(workdir / "checkpoints", keep_last=config.checkpoint.keep_last))
-        first, position = checkpoints.latest_step() or 0, 0
+        first, position, pending = checkpoints.latest_step() or 0, 0, None
         if first >= options.steps:
             print(f"{workdir} is finished: all {options.steps} steps are done, nothing is left to do.", flush=True)
             return
         if first:
             state, stored = checkpoints.restore(learner.abstract_state(params, optimizer, method.init(), shardings))
             position = stored.position["prompts"]
+            pending = None if stored.pending is None else from_document(stored.pending)
             timer.resume(stored.run["elapsed_seconds"])
             print(f"going on after step {first}", flush=True)
         metrics = stack.enter_context(MetricsWriter(workdir / "metrics.jsonl", first_step=first))
         evaluations = stack.enter_context(MetricsWriter(workdir / "evaluations.jsonl", first_step=first + bool(first)))
         bar = stack.enter_context(contextlib.closing(progress(options.steps, sys.stdout, first_step=first)))
-        stream, sampler = experiment.train_stream(position), machinery.make_sampler(state.params)
+        stream, sampler = experiment.train_stream(position), machinery.make_sampler(state.params, version=first)
+        log = StepLog(metrics)
+
+        def roll_out(sampler: TurnSampler, step: int) -> Rollout:
+            return machinery.roll_out(sampler, stream, step)
+
+        ahead = stack.enter_context(contextlib.closing(RolloutsAhead(roll_out, sampler, pending=pending)))
 
         def evaluate(step: int) -> None:
             with timer.phase("evaluation"):
@@ -142,62 +162,57 @@ def reinforce(machinery: Machinery, workdir: Path, params: Params, timer: PhaseT
             write_conversations(workdir / "conversations" / f"held-out-{step:06d}.jsonl", evaluation.groups)
             print(f"held-out success after {step} steps: {evaluation}", flush=True)
 
+        def save(step: int) -> None:
+            with timer.phase("checkpoint"):
+                record = RunRecord(
+                    {"prompts": stream.position},
+                    config=config.to_dict(),
+                    run={"elapsed_seconds": timer.elapsed_seconds},
+                    pending=None if ahead.pending is None else to_document(ahead.pending),
+                )
+                checkpoints.save(step, state, record)
+
         if first == 0:
             evaluate(0)
         for step in range(first, options.steps):
-            start = time.perf_counter()
+            start, done, last = time.perf_counter(), step + 1, step + 1 == options.steps
             with timer.phase("rollout"):
-                sampled = machinery.roll_out(sampler, stream, step)
+                sampled = ahead.take(step)
+            if options.rollouts_ahead and not last:
+                ahead.begin(done)
             with timer.phase("collate"):
                 batch = machinery.collate(sampled.groups, num_prompts=options.prompts_per_step)
                 on_device = shard_batch(batch, machinery.mesh)
-            with timer.phase("prepare"):
-                facts = jax.block_until_ready(learn.prepare(state.params, reference, on_device))
-            with timer.phase("update"):
+            with timer.phase("update"), ahead.learner_turn():
+                facts = learn.prepare(state.params, reference, on_device)
                 state, credit, credited = learn.credit(state, on_device, facts)
                 reports = []
                 for update in learn.schedule:
                     state, report = learn.step(state, on_device, facts, credit, update)
-                    learner.check_finite(report)
                     reports.append(report)
-            with timer.phase("publish"):
-                sampler.load(state.params, step + 1)
+            with timer.phase("rollout"):
+                ahead.wait()  # it ends with the weights that it began with
+            with timer.phase("update"):
+                sampler.load(state.params, done)
             with timer.phase("log"):
                 write_conversations(workdir / "conversations" / f"step-{step:06d}.jsonl", sampled.groups[:1])
-                values = rollout_values(sampled, batch) | learner.report_values(*reports) | mean_values(credited)
+                values = rollout_values(sampled, batch, version=step)
             seconds = time.perf_counter() - start
             pace = values["tokens_sampled"] / seconds
-            metrics.write(step, values | {"seconds": seconds, "tokens_per_second": pace} | timer.take())
+            values |= {"seconds": seconds, "tokens_per_second": pace} | timer.take()
+            if ahead.pending is not None:
+                values["seconds/rollout_ahead"] = ahead.seconds
+            log.put(Line(step, values, reports, credited))
             bar.show(step, reward=values["reward"], tokens_per_second=pace)
-            done, last = step + 1, step + 1 == options.steps
-            if last or (config.evaluation.every_steps and done % config.evaluation.every_steps == 0):
+            evaluates = last or (config.evaluation.every_steps and done % config.evaluation.every_steps == 0)
+            saves = last or done % config.checkpoint.every_steps == 0
+            if evaluates or saves:
+                log.flush()  # what an evaluation or a checkpoint has behind it is written down
+            if evaluates:
                 evaluate(done)
-            if last or done % config.checkpoint.every_steps == 0:
-                with timer.phase("checkpoint"):
-                    run = {"elapsed_seconds": timer.elapsed_seconds}
-                    record = RunRecord({"prompts": stream.position}, config=config.to_dict(), run=run)
-                    checkpoints.save(done, state, record)
+            if saves:
+                save(done)
         print(f"what each phase cost, compilation included:\n{timer.table()}", flush=True)
-
-
-def rollout_values(sampled: Rollout, batch: Batch) -> dict[str, float]:
-    """What the rollout was like: reward and facts over valid members, lengths, counts of events."""
-    members = [member for group in sampled.groups for member in group if member.valid]
-    rewards = [member.outcome.reward for member in members if member.outcome is not None]
-    sampled_tokens = int(np.sum(batch.masks.kind == Kind.MODEL))
-    return {
-        "reward": float(np.mean(rewards)) if rewards else 0.0,
-        "turns": float(np.mean([member.num_turns for member in members])) if members else 0.0,
-        "tokens_sampled": sampled_tokens,
-        "padding_fraction": padding_fraction(batch),
-        "tasks_skipped": len(sampled.skipped),
-        **{f"rollout/{name}": count for name, count in sampled.counts.items()},
-    }
-
-
-def mean_values(means: Metrics) -> dict[str, float]:
-    """Metrics as plain numbers."""
-    return {name: float(mean.value) for name, mean in jax.device_get(means).items()}
 
 
 if __name__ == "__main__":

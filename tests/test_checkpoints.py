@@ -69,11 +69,13 @@ def test_resumed_equals_uninterrupted_bit_for_bit(tmp_path):
         stream = shuffled(range(3), seed=5)
         with Checkpoints(tmp_path / str(stop)) as checkpoints:
             state = train(new_state(shardings), stream, stop)
-            checkpoints.save(stop, state, RunRecord({"prompts": stream.position}, {"seed": 5}, {"name": "toy"}))
+            pending = {"groups": [[{"log_probs": [-0.1]}]]} if stop > 1 else None
+            record = RunRecord({"prompts": stream.position}, {"seed": 5}, {"name": "toy"}, pending)
+            checkpoints.save(stop, state, record)
         with Checkpoints(tmp_path / str(stop)) as checkpoints:
             assert checkpoints.latest_step() == stop
             state, record = checkpoints.restore(target(shardings))
-        assert record == RunRecord({"prompts": stop}, {"seed": 5}, {"name": "toy"})
+        assert record == RunRecord({"prompts": stop}, {"seed": 5}, {"name": "toy"}, pending)
         stream = shuffled(range(3), seed=5, position=record.position["prompts"])
         assert bits(train(state, stream, 7 - stop)) == bits(uninterrupted)
 

@@ -14,6 +14,19 @@ from experiments.rc_grpo import bfcl
 from rlagents import config_checks, machinery
 from rlagents.command_line import _explained
 from rlagents.experiment import load_experiment
+from rlagents.methods import (
+    chain,
+    clipped_surrogate,
+    group_advantage,
+    masked_sequence_weights,
+    masked_token_weights,
+    method,
+    penalty,
+    surrogate,
+    token_mean,
+    truncated_sequence_weights,
+    truncated_token_weights,
+)
 from rlagents.rollouts.conditions import fixed, reward_goal, stratified
 from rlagents.rollouts.members import Limits
 from rlagents.workdir import claim_workdir
@@ -53,6 +66,9 @@ BAD_VALUES = [
     ({"rl.steps": -1}, "rl.steps is -1"),
     ({"rl.max_draws": 0}, "rl.max_draws is 0; give a whole number >= 1"),
     ({"rl.stop_early": "no"}, "rl.stop_early is 'no'; give True or False"),
+    ({"rl.rollouts_ahead": 2}, "rl.rollouts_ahead is 2; give 0 (every batch is sampled with the weights that learn"),
+    ({"rl.rollouts_ahead": True}, "rl.rollouts_ahead is True; give 0"),
+    ({"compilation_cache": 3}, "compilation_cache is 3; give a folder"),
     *[
         ({"rl.over_sample": value}, f"rl.over_sample is {value!r}; give a number >= 1")
         for value in (0.5, "2", float("inf"), float("nan"))
@@ -94,6 +110,7 @@ def test_bad_values_are_refused(values, said, experiment, no_workers):
         {"rl.steps": 0, "rule.temperature": 0.0},
         {"rl.group_size": 4, "rl.members_per_micro_batch": 2},
         {"rl.over_sample": 3, "rl.max_draws": 5},
+        {"compilation_cache": ""},
         # The sampler has no room for more.
         {"limits.max_response_tokens": 500},
         {"supervised": ConfigDict({"steps": 0})},
@@ -128,6 +145,8 @@ def test_the_shipped_configs_pass(config):
         ("rl.over_sample", "the config has no rl.over_sample"),
         ("rl.max_draws", "the config has no rl.max_draws"),
         ("rl.stop_early", "the config has no rl.stop_early"),
+        ("rl.rollouts_ahead", "the config has no rl.rollouts_ahead"),
+        ("compilation_cache", "the config has no compilation_cache; training needs seed, mesh"),
         ("limits.max_turns", "the config has no limits.max_turns; limits takes max_turns, max_turn_tokens"),
         ("evaluation.limits.max_turns", "the config has no evaluation.limits.max_turns"),
         ("sampler.num_rows", "the config has no sampler.num_rows; sampler takes num_groups, num_rows"),
@@ -168,6 +187,32 @@ def test_what_members_cannot_be_told_is_refused(experiment, no_workers):
     with mock.patch.object(machinery, "_tool_workers"):
         machinery.assemble(small_config(), dataclasses.replace(told, environment=mute)).close()
     assert mute.opening.called
+
+
+CORRECTED = (truncated_token_weights, masked_token_weights, truncated_sequence_weights, masked_sequence_weights)
+COMPARES_WITH_ROLLOUT = surrogate("compares_with_rollout", lambda *_: None, {"rollout"})
+LOOKS_AT_ROLLOUT = penalty("looks_at_rollout", lambda *_: None, {"old", "rollout"})
+
+
+def test_rollouts_ahead_want_a_method_that_makes_up_for_older_weights(experiment, no_workers):
+    ahead, estimate, clip = changed({"rl.rollouts_ahead": 1}), group_advantage(ddof=0, epsilon=1e-6), (0.2, 0.2)
+
+    def using(*stages):
+        return dataclasses.replace(experiment, method=method(chain(estimate, *stages), token_mean()))
+
+    said = refusal(ahead, using(clipped_surrogate(*clip)))
+    assert "no stage of the method (group_advantage, clipped_surrogate) makes up for it; add truncated_token_" in said
+    # To look is not to make up for it.
+    assert "(group_advantage, clipped_surrogate, looks_at" in refusal(
+        ahead, using(clipped_surrogate(*clip), LOOKS_AT_ROLLOUT)
+    )
+    for weights in CORRECTED:
+        machinery.assemble(ahead, using(weights(2.0), clipped_surrogate(*clip))).close()
+    machinery.assemble(ahead, using(COMPARES_WITH_ROLLOUT)).close()
+    # Who samples nothing ahead may do without.
+    machinery.assemble(small_config(), using(clipped_surrogate(*clip))).close()
+    machinery.assemble(changed({"rl.rollouts_ahead": 1, "rl.steps": 0}), using(clipped_surrogate(*clip))).close()
+    machinery.assemble(ahead, using(clipped_surrogate(*clip)), trains=False).close()
 
 
 def test_tasks_that_are_not_there_are_refused(experiment, no_workers):

@@ -1,5 +1,6 @@
 """The programs, in small: what a run leaves behind, that a resumed run is the run, and what is refused."""
 
+import collections
 import contextlib
 import dataclasses
 import json
@@ -13,10 +14,19 @@ import numpy as np
 import pytest
 
 from experiments.quickstart import procedural, summarize
-from rlagents import evaluate, train
+from rlagents import evaluate, step_log, train
 from rlagents.checkpoints import Checkpoints
+from rlagents.compilation import planned_programs, programs_kept
 from rlagents.machinery import Machinery, assemble
-from rlagents.methods import predicates
+from rlagents.methods import (
+    chain,
+    clipped_surrogate,
+    group_advantage,
+    method,
+    predicates,
+    token_mean,
+    truncated_token_weights,
+)
 from rlagents.metrics import read_metrics
 from rlagents.rollouts.conditions import HIGH, fixed, reward_goal, stratified
 from rlagents.rollouts.informative import anything, informative
@@ -93,33 +103,83 @@ def final_params(config, workdir):
     return jax.device_get(params), step
 
 
+def same_lines(file, other):
+    timed = ("seconds", "tokens_per_second")
+    rows, others = (
+        [{key: value for key, value in row.items() if not key.startswith(timed)} for row in read_metrics(where)]
+        for where in (file, other)
+    )
+    # Which rows are decoded together follows from when tools answer, and may round a recorded log-prob's last bit.
+    gaps, wanted = ([row.pop("rollout_gap", 0.0) for row in of] for of in (rows, others))
+    np.testing.assert_allclose(gaps, wanted, atol=1e-6)
+    assert rows == others
+
+
 class Stop(Exception):  # noqa: N818  not an error: the run is taken away
     """The machine is taken away."""
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _programs_kept(tmp_path_factory):
+    """Every run makes functions of its own, which are the same programs."""
+    with programs_kept(tmp_path_factory.mktemp("programs")):
+        yield
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A run from beginning to end, and how many programs had been compiled as each GRPO step began."""
+    """A run from beginning to end; which programs had been compiled as each GRPO step began, and who waited when."""
     workdir = tmp_path_factory.mktemp("whole") / "run"
     with compilations() as compiled, pytest.MonkeyPatch.context() as patch:
-        original, counts = Machinery.roll_out, []
+        counts, events = [], []
 
-        def roll_out(*arguments):
-            counts.append(len(compiled))
-            return original(*arguments)
+        def told(owner, name, event):
+            original = getattr(owner, name)
 
-        patch.setattr(Machinery, "roll_out", roll_out)
+            def function(*arguments, **options):
+                event()
+                return original(*arguments, **options)
+
+            patch.setattr(owner, name, function)
+
+        told(Machinery, "roll_out", lambda: (counts.append(len(compiled)), events.append("rollout")))
+        told(jax, "block_until_ready", lambda: events.append("wait"))
+        told(train.learner, "check_finite", lambda: events.append("read"))
         run(small_config(), workdir)
         counts.append(len(compiled))
-    (workdir / "compiled.json").write_text(json.dumps(counts))
+    (workdir / "compiled.json").write_text(json.dumps({"counts": counts, "names": compiled, "events": events}))
     return workdir
 
 
 def test_nothing_compiles_after_the_first_step(whole):
     """Sampler, passes, credit, update, publication: whatever the lengths, one program each."""
-    before_first, after_first, *later = json.loads((whole / "compiled.json").read_text())
+    before_first, after_first, *later = json.loads((whole / "compiled.json").read_text())["counts"]
     assert before_first < after_first
     assert set(later[:-1]) == {after_first}
+
+
+def test_the_programs_are_those_that_were_planned(whole):
+    found = collections.Counter(json.loads((whole / "compiled.json").read_text())["names"])
+    planned = planned_programs(small_config(), max_prefix_tokens=112)
+    assert planned["prepare"] == found["jit(prepare)"]
+    assert planned["credit"] == found["jit(credit)"]
+    assert planned["warm-up step"] + planned["step"] == found["jit(step)"]
+    for name, function in (("prefill", "prefill_prefixes"), ("extend", "extend_rows"), ("decode", "decode_block")):
+        # Untrained weights may never come to the longest conversations.
+        assert found[f"jit({function})"] <= planned[name]
+    assert min(found["jit(prefill_prefixes)"], found["jit(decode_block)"]) > 0
+
+
+def test_the_host_waits_once_a_step_and_reads_what_was_learned_a_step_late(whole):
+    events = json.loads((whole / "compiled.json").read_text())["events"]
+    before, *steps = "".join({"rollout": "|", "wait": "w", "read": "r"}[event] for event in events).split("|")
+    assert before
+    # Two updates a step; each step may draw twice; every second step has a checkpoint behind it.
+    steps = [step for step in steps if step]
+    assert len(steps) == 4
+    assert steps[0] == "w"
+    assert steps[1].startswith("wrrrr")
+    assert steps[2] == "w"
 
 
 def test_the_learner_s_log_probs_are_those_that_the_sampler_recorded(whole):
@@ -160,7 +220,7 @@ def test_a_run_taken_away_and_started_again_is_the_run_never_interrupted(whole, 
     config, workdir = small_config(), tmp_path / "run"
     with monkeypatch.context() as patch:
         name = "report_values" if phase == "warm-up" else "mean_values"
-        owner = train.learner if phase == "warm-up" else train
+        owner = train.learner if phase == "warm-up" else step_log
         original, calls = getattr(owner, name), []
 
         def give_up(*arguments):
@@ -183,19 +243,73 @@ def test_a_run_taken_away_and_started_again_is_the_run_never_interrupted(whole, 
     wanted, _ = final_params(config, whole)
     assert step == 4
     jax.tree.map(np.testing.assert_array_equal, params, wanted)
-    timed = ("seconds", "tokens_per_second")
     for name in ("warm_up.jsonl", "metrics.jsonl", "evaluations.jsonl"):
-        rows, others = (
-            [
-                {key: value for key, value in row.items() if not key.startswith(timed)}
-                for row in read_metrics(where / name)
-            ]
-            for where in (workdir, whole)
-        )
-        # Which rows are decoded together follows from when tools answer, and may round a recorded log-prob's last bit.
-        gaps, wanted = ([row.pop("rollout_gap", 0.0) for row in of] for of in (rows, others))
-        np.testing.assert_allclose(gaps, wanted, atol=1e-6)
-        assert rows == others
+        same_lines(workdir / name, whole / name)
+
+
+CORRECTED = method(
+    chain(group_advantage(ddof=0, epsilon=1e-6), truncated_token_weights(2.0), clipped_surrogate(0.2, 0.2)),
+    token_mean(),
+)
+
+
+def ahead_config():
+    config = small_config()
+    config.supervised.steps = 0
+    config.rl.update({"rollouts_ahead": 1, "epochs": 1, "learning_rate": 3e-3, "warm_up_updates": 1})
+    config.evaluation.update({"every_steps": 2, "num_tasks": 4, "samples_per_task": 1})
+    return config
+
+
+def versions_of(file):
+    """All versions that sampled a file's conversations."""
+    members = [json.loads(line) for line in file.read_text().splitlines()]
+    assert all(len(member["weight_versions"]) == len(member["stop_reasons"]) > 0 for member in members)
+    return {version for member in members for version in member["weight_versions"]}
+
+
+def test_rollouts_sampled_ahead_are_one_version_behind_and_a_resumed_run_is_the_run(tmp_path, monkeypatch):
+    whole, workdir = tmp_path / "whole", tmp_path / "run"
+    run(ahead_config(), whole, method=CORRECTED)
+    rows = read_metrics(whole / "metrics.jsonl")
+    assert [row["rollout/versions_behind"] for row in rows] == [0, 1, 1, 1]
+    assert [versions_of(whole / "conversations" / f"step-00000{step}.jsonl") for step in range(4)] == [
+        {0},
+        {0},
+        {1},
+        {2},
+    ]
+    # Evaluations are of the weights that they name.
+    held_out = [versions_of(whole / "conversations" / f"held-out-00000{step}.jsonl") for step in (0, 2, 4)]
+    assert held_out == [{0}, {2}, {4}]
+    assert ["seconds/rollout_ahead" in row for row in rows] == [True, True, True, False]
+    # The weights of the first step agree but for rounding, those of later steps are others.
+    gaps = [row["rollout_gap"] for row in rows]
+    assert gaps[0] < 1e-4
+    assert min(gaps[1:]) > 1e-3
+    assert abs(rows[0]["rollout_weight"] - 1) < 1e-4
+
+    with monkeypatch.context() as patch:
+        put, steps = step_log.StepLog.put, []
+
+        def give_up(log, line):
+            if line.step == 3:
+                raise Stop
+            put(log, line)
+
+        patch.setattr(step_log.StepLog, "put", give_up)
+        with pytest.raises(Stop):
+            run(ahead_config(), workdir, method=CORRECTED)
+    with monkeypatch.context() as patch:
+        original = Machinery.roll_out
+        patch.setattr(Machinery, "roll_out", lambda *arguments: (steps.append(arguments[-1]), original(*arguments))[1])
+        run(ahead_config(), workdir, method=CORRECTED)
+    assert steps == [3]  # what step 2 learns from lay in the checkpoint
+    for name in ("metrics.jsonl", "evaluations.jsonl"):
+        same_lines(workdir / name, whole / name)
+    with running(ahead_config(), method=CORRECTED) as machinery:
+        resumed, wanted = (evaluate.trained_params(machinery, where, 4)[0] for where in (workdir, whole))
+    jax.tree.map(np.testing.assert_array_equal, resumed, wanted)
 
 
 def test_members_are_told_goals_and_forced_tokens_in_training_and_evaluation():

@@ -35,6 +35,7 @@ def get_config() -> ConfigDict:
     return ConfigDict(
         {
             "seed": 0,
+            "compilation_cache": "../compilation_cache",
             "back_ends": tuple(domain.back_end for domain in DOMAINS),
             "train_levels": (1, 2),
             "held_out_levels": (1, 2, 3),
@@ -91,6 +92,7 @@ def get_config() -> ConfigDict:
                 "over_sample": 1.0,
                 "max_draws": 1,
                 "stop_early": True,
+                "rollouts_ahead": 0,
                 "learning_rate": 4e-4,
                 "final_fraction": 0.1,
                 "warm_up_updates": 5,

@@ -28,6 +28,7 @@ def smollm2_135m() -> ConfigDict:
     return ConfigDict(
         {
             "seed": 0,
+            "compilation_cache": "../compilation_cache",
             "categories": ("base",),
             "held_out_numbers": 20,
             "mesh": {"data": 1, "fsdp": 1, "tensor": 1},
@@ -56,6 +57,7 @@ def smollm2_135m() -> ConfigDict:
                 "over_sample": 1.0,
                 "max_draws": 1,
                 "stop_early": True,
+                "rollouts_ahead": 0,
                 "learning_rate": 1e-6,
                 "max_grad_norm": 1.0,
             },

@@ -38,6 +38,7 @@ def prefill(
     *,
     backend: Backend = xla,
     remat_policy: RematPolicy = SAVE_ATTENTION,
+    mlp_chunk_tokens: int | None = None,
 ) -> KV:
     """Keys and values of prefixes padded on the right; entries from ``lengths`` on are finite but mean nothing."""
     position = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)[:, None]
@@ -47,7 +48,7 @@ def prefill(
         return attend(backend, config.attention_scale, queries, (own,), window), KV(key[:, 0], value[:, 0])
 
     tokens = jnp.where(position < lengths[:, None, None], tokens[:, None], 0)
-    return through_layers(config, params, tokens, position, gather, None, remat_policy)[1]
+    return through_layers(config, params, tokens, position, gather, None, remat_policy, mlp_chunk_tokens)[1]
 
 
 def extend(

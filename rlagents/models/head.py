@@ -15,6 +15,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from rlagents.models.chunks import chunk_positions, join, split
+
 
 def head_logits(hidden: Float[Array, "*batch d"], head: Float[Array, "v d"]) -> Float[Array, "*batch v"]:
     """Logits at temperature 1: a product in the dtype of ``hidden`` accumulated in float32."""
@@ -44,76 +46,55 @@ def _chunked(hidden, head, targets, temperature, chunk_tokens) -> Any:
 
 def _forward(hidden, head, targets, temperature, chunk_tokens):
     length = hidden.shape[-2]
-    chunk = _chunk_positions(hidden, chunk_tokens)
+    chunk = chunk_positions(hidden.shape[:-2], length, chunk_tokens)
 
     def one(_, xs):
-        h, y = xs
+        h, y = _rows(xs[0], 1), _rows(xs[1], 0)
         z = head_logits(h, head) / temperature
         maximum = jnp.max(z, axis=-1)
         # Entropy from logits below their maximum: where one token is nearly certain nothing large cancels.
-        below = z - maximum[..., None]
+        below = z - maximum[:, None]
         weights = jnp.exp(below)
         total = jnp.sum(weights, axis=-1)
         entropy = jnp.log(total) - jnp.sum(weights * below, axis=-1) / total
         at_target = jnp.sum(jnp.where(_is_target(z, y), below, 0.0), axis=-1)
-        return None, (at_target - jnp.log(total), entropy, maximum + jnp.log(total))
+        outputs = (at_target - jnp.log(total), entropy, maximum + jnp.log(total))
+        return None, tuple(x.reshape(xs[1].shape) for x in outputs)
 
-    _, outputs = jax.lax.scan(one, None, (_split(hidden, chunk, -2), _split(targets, chunk, -1)))
-    log_prob, entropy, log_normalizer = (_join(x, length, -1) for x in outputs)
+    _, outputs = jax.lax.scan(one, None, (split(hidden, chunk, -2), split(targets, chunk, -1)))
+    log_prob, entropy, log_normalizer = (join(x, length, -1) for x in outputs)
     return (log_prob, entropy), (hidden, head, targets, temperature, log_normalizer, entropy)
 
 
 def _backward(chunk_tokens, saved, cotangents):
     hidden, head, targets, temperature, log_normalizer, entropy = saved
     length = hidden.shape[-2]
-    chunk = _chunk_positions(hidden, chunk_tokens)
+    chunk = chunk_positions(hidden.shape[:-2], length, chunk_tokens)
 
     def one(head_gradient, xs):
-        h, y, normalizer, entropy, d_log_prob, d_entropy = xs
-        log_p = head_logits(h, head) / temperature - normalizer[..., None]
-        from_log_prob = jnp.where(_is_target(log_p, y), d_log_prob[..., None], 0.0)
-        from_both = jnp.exp(log_p) * (d_log_prob[..., None] + d_entropy[..., None] * (log_p + entropy[..., None]))
+        h = _rows(xs[0], 1)
+        y, normalizer, entropy, d_log_prob, d_entropy = (_rows(x, 0) for x in xs[1:])
+        log_p = head_logits(h, head) / temperature - normalizer[:, None]
+        from_log_prob = jnp.where(_is_target(log_p, y), d_log_prob[:, None], 0.0)
+        from_both = jnp.exp(log_p) * (d_log_prob[:, None] + d_entropy[:, None] * (log_p + entropy[:, None]))
         dz = ((from_log_prob - from_both) / temperature).astype(h.dtype)
-        dh = jnp.einsum("...v,vd->...d", dz, head.astype(h.dtype), preferred_element_type=jnp.float32)
-        flat_dz, flat_h = dz.reshape(-1, dz.shape[-1]), h.reshape(-1, h.shape[-1])
-        head_gradient += jnp.einsum("nv,nd->vd", flat_dz, flat_h, preferred_element_type=jnp.float32)
-        return head_gradient, dh.astype(h.dtype)
+        dh = jnp.einsum("nv,vd->nd", dz, head.astype(h.dtype), preferred_element_type=jnp.float32)
+        head_gradient += jnp.einsum("nv,nd->vd", dz, h, preferred_element_type=jnp.float32)
+        return head_gradient, dh.astype(h.dtype).reshape(xs[0].shape)
 
     by_token = (targets, log_normalizer, entropy, *cotangents)
-    xs = (_split(hidden, chunk, -2), *(_split(x, chunk, -1) for x in by_token))
+    xs = (split(hidden, chunk, -2), *(split(x, chunk, -1) for x in by_token))
     head_gradient, d_hidden = jax.lax.scan(one, jnp.zeros(head.shape, jnp.float32), xs)
-    return _join(d_hidden, length, -2), head_gradient.astype(head.dtype), None, jnp.zeros_like(temperature)
+    return join(d_hidden, length, -2), head_gradient.astype(head.dtype), None, jnp.zeros_like(temperature)
 
 
 _chunked.defvjp(_forward, _backward)
 
 
+def _rows(x: Array, trailing: int) -> Array:
+    """All tokens of a chunk on one axis, so that every product is one of two matrices."""
+    return x.reshape(-1, *x.shape[x.ndim - trailing :])
+
+
 def _is_target(logits: Array, targets: Array) -> Array:
     return jax.lax.broadcasted_iota(jnp.int32, logits.shape, logits.ndim - 1) == targets[..., None]
-
-
-def _chunk_positions(hidden: Array, chunk_tokens: int) -> int:
-    *batch, length, _ = hidden.shape
-    rows = 1
-    for size in batch:
-        rows *= size
-    return max(1, min(length, chunk_tokens // max(rows, 1)))
-
-
-def _split(x: Array, chunk: int, axis: int) -> Array:
-    """Pad the token axis to a multiple of ``chunk`` and move the chunks to the front."""
-    axis %= x.ndim
-    length = x.shape[axis]
-    chunks = -(-length // chunk)
-    padding = [(0, 0)] * x.ndim
-    padding[axis] = (0, chunks * chunk - length)
-    padded = jnp.pad(x, padding).reshape(*x.shape[:axis], chunks, chunk, *x.shape[axis + 1 :])
-    return jnp.moveaxis(padded, axis, 0)
-
-
-def _join(x: Array, length: int, axis: int) -> Array:
-    """Undo ``_split``."""
-    axis %= x.ndim - 1
-    x = jnp.moveaxis(x, 0, axis)
-    x = x.reshape(*x.shape[:axis], x.shape[axis] * x.shape[axis + 1], *x.shape[axis + 2 :])
-    return jax.lax.slice_in_dim(x, 0, length, axis=axis)

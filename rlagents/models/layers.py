@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from rlagents.models.attention import ATTENTION, NOWHERE, Queries, Window
+from rlagents.models.chunks import by_chunks
 from rlagents.models.config import DecoderConfig
 from rlagents.models.modules import block, trunk
 from rlagents.models.rope import Rotary, inverse_frequencies, rotary
@@ -31,10 +32,12 @@ def through_layers(
     gather: Gather,
     extras: Any,
     remat_policy: RematPolicy,
+    mlp_chunk_tokens: int | None = None,
 ) -> tuple[Float[Array, "b g t d"], Any]:
     """Final hidden states, after the final norm, and what ``gather`` kept, stacked over layers.
 
-    ``extras`` has a leading axis of layers; each layer's slice is handed to ``gather``.
+    ``extras`` has a leading axis of layers; each layer's slice is handed to ``gather``. ``mlp_chunk_tokens`` bounds the
+    tokens that pass the part of a layer after attention at once, forwards and backwards; None sets no bound.
     """
     root = trunk(config, params)
     table = rotary(position, inverse_frequencies(config.head_dim, config.rope_theta, config.rope_scaling))
@@ -49,7 +52,11 @@ def through_layers(
             here = jax.tree.map(lambda local, other: jnp.where(sliding, local, other), sliding_table, table)
         query, key, value = part.before(hidden, here)
         heads, kept = gather(Queries(query, position), key, value, extra, window)
-        return keep_rows_split(part.after(hidden, heads)), kept
+        # Axes change places so that chunks cut one axis of positions of both.
+        by_token = jnp.swapaxes(heads, 2, 3)
+        by_token = by_token.reshape(*by_token.shape[:3], by_token.shape[3] * by_token.shape[4])
+        after = by_chunks(part.after, (hidden, by_token), mlp_chunk_tokens)
+        return keep_rows_split(after), kept
 
     sliding = np.array(config.sliding_layers) if config.sliding_layers else np.zeros(config.num_layers, bool)
     layer = jax.checkpoint(layer, policy=remat_policy, prevent_cse=False)

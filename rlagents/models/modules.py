@@ -28,6 +28,11 @@ def _constant(config: DecoderConfig, name: str | tuple, shape: tuple[int, ...], 
     return nnx.Param(jnp.full(shape, value, config.param_dtype), axes=name if isinstance(name, tuple) else (name,))
 
 
+def _one_row(x: Float[Array, "*batch d"]) -> Float[Array, "n d"]:
+    """All tokens on one axis: with several, XLA transposes what a weight's gradient is a product of."""
+    return x.reshape(-1, x.shape[-1])
+
+
 class RMSNorm(nnx.Module):
     """``x / sqrt(mean(x^2) + epsilon) * (offset + weight)`` over the last axis, in float32."""
 
@@ -65,7 +70,8 @@ class Attention(nnx.Module):
         """Rotated queries ``[*batch h t k]``, rotated keys and plain values ``[*batch c t k]``."""
 
         def heads(kernel: nnx.Param) -> Array:
-            return jnp.einsum("...td,dhk->...htk", x, kernel[...].astype(x.dtype))
+            projected = jnp.einsum("nd,dhk->nhk", _one_row(x), kernel[...].astype(x.dtype))
+            return jnp.swapaxes(projected.reshape(*x.shape[:-1], *projected.shape[1:]), -2, -3)
 
         query, key, value = heads(self.query), heads(self.key), heads(self.value)
         if self.config.qkv_bias:
@@ -76,9 +82,10 @@ class Attention(nnx.Module):
             query, key = self.query_norm(query), self.key_norm(key)
         return rotate(query, table), rotate(key, table), value
 
-    def combine(self, heads: Float[Array, "*batch h t k"]) -> Float[Array, "*batch t d"]:
-        """Output projection."""
-        return jnp.einsum("...htk,hkd->...td", heads, self.output[...].astype(heads.dtype))
+    def combine(self, heads: Float[Array, "*batch hk"]) -> Float[Array, "*batch d"]:
+        """Output projection of what all heads gathered, one head's after the other's."""
+        output = self.output[...].astype(heads.dtype)
+        return (_one_row(heads) @ output.reshape(-1, output.shape[-1])).reshape(*heads.shape[:-1], output.shape[-1])
 
 
 class MLP(nnx.Module):
@@ -94,7 +101,8 @@ class MLP(nnx.Module):
     def __call__(self, x: Float[Array, "*batch d"]) -> Float[Array, "*batch d"]:
         """Same shape and dtype as ``x``."""
         gate, up, down = (w[...].astype(x.dtype) for w in (self.gate, self.up, self.down))
-        return (self.config.activation(x @ gate) * (x @ up)) @ down
+        rows = _one_row(x)
+        return ((self.config.activation(rows @ gate) * (rows @ up)) @ down).reshape(x.shape)
 
 
 class Block(nnx.Module):
@@ -114,8 +122,8 @@ class Block(nnx.Module):
         """Queries, keys and values of the layer."""
         return self.attention.project(self.attention_norm(x), table)
 
-    def after(self, x: Float[Array, "*batch t d"], heads: Float[Array, "*batch h t k"]) -> Float[Array, "*batch t d"]:
-        """The layer's output, given its input and what attention gathered."""
+    def after(self, x: Float[Array, "*batch d"], heads: Float[Array, "*batch hk"]) -> Float[Array, "*batch d"]:
+        """The layer's output, given its input and what attention gathered; token by token."""
         added = self.attention.combine(heads)
         x = x + (self.post_attention_norm(added) if self.config.post_norms else added)
         added = self.mlp(self.mlp_norm(x))

@@ -88,6 +88,7 @@ class Member:
         self._ended, self._recorded = ended, recorded
         self._turn_facts: list[TurnFacts] = []
         self._stop_reasons: list[StopReason] = []
+        self._weight_versions: list[int] = []
         self._truncated = False
         self._record: Any = None
         self._over = False
@@ -113,6 +114,7 @@ class Member:
         text = self._setting.chat.decode_text(self._setting.forced_prefix) + turn.text
         self._conversation.add_turn(turn.token_ids, turn.log_probs, text)
         self._stop_reasons.append(turn.stop_reason)
+        self._weight_versions.append(turn.weight_version)
         self._setting.counts["model_turns"] += 1
         if turn.stop_reason in (StopReason.LENGTH, StopReason.BUDGET):
             self._setting.counts["turns_cut"] += 1
@@ -141,6 +143,7 @@ class Member:
             **token_fields(self._conversation),
             turn_facts=self._turn_facts,
             stop_reasons=self._stop_reasons,
+            weight_versions=self._weight_versions,
             outcome=outcome,
             truncated=self._truncated,
             lost=lost,

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from rlagents.facts import Message, Outcome, TurnFacts
 from rlagents.rollouts.conversation import Conversation
 from rlagents.sampling.turns import StopReason
@@ -30,10 +32,12 @@ class Trajectory:
       stop_reasons: why each model turn ended; one a model turn.
       outcome: the environment's score; None if the trajectory is lost.
       truncated: whether a token budget or the turn limit ended it.
+      weight_versions: which weights sampled each model turn, as the number of rollout batches that they have learned
+        from; one a model turn, or none at all where no weights did (demonstrations).
       lost: what the infrastructure could not do; None if nothing went wrong. A lost trajectory is never trained on.
 
     Raises:
-      ValueError: at construction, if token or turn lists differ in length.
+      ValueError: at construction, if the lists of tokens, or those of turns, differ in length.
     """
 
     task_id: str
@@ -50,6 +54,7 @@ class Trajectory:
     stop_reasons: Sequence[StopReason]
     outcome: Outcome | None
     truncated: bool
+    weight_versions: Sequence[int] = ()
     lost: str | None = None
 
     def __post_init__(self):
@@ -61,6 +66,11 @@ class Trajectory:
             raise ValueError(
                 f"{num_turns} model turns came with {len(self.turn_facts)} turn facts and {len(self.stop_reasons)} "
                 "stop reasons; there is one of each a turn."
+            )
+        if len(self.weight_versions) not in (0, num_turns):
+            raise ValueError(
+                f"{num_turns} model turns came with {len(self.weight_versions)} weight versions; there is one a turn, "
+                "or none where no weights sampled."
             )
         if self.outcome is None and self.lost is None:
             raise ValueError("a trajectory that is not lost needs an outcome.")
@@ -81,6 +91,11 @@ class Trajectory:
         scored = None if self.outcome is None else self.outcome.turn_scores
         return [turn.score for turn in self.turn_facts] if scored is None else list(scored)
 
+    def token_versions(self) -> np.ndarray:
+        """Version of the weights that sampled each MODEL token, in order; empty where no weights did."""
+        versions, turns = np.asarray(self.weight_versions, np.int64), np.asarray(self.turns, np.int64)
+        return versions[turns[np.asarray(self.kinds) == Kind.MODEL]] if versions.size else versions
+
     def summary(self) -> dict[str, Any]:
         """For logs: all but the tokens, in plain JSON types; ``tokens`` counts them by kind."""
         counts = Counter(kind.name.lower() for kind in self.kinds)
@@ -96,6 +111,7 @@ class Trajectory:
             "tool_successes": [int(turn.tool_successes) for turn in self.turn_facts],
             "void": [bool(turn.void) for turn in self.turn_facts],
             "stop_reasons": [reason.value for reason in self.stop_reasons],
+            "weight_versions": [int(version) for version in self.weight_versions],
             "truncated": self.truncated,
             "lost": self.lost,
             "tokens": {"prompt": len(self.prompt_ids)} | {name: counts[name] for name in ("model", "tool", "forced")},

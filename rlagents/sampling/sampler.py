@@ -251,7 +251,7 @@ class Sampler:
         token_ids, log_probs = turn.token_ids[: ending.kept], turn.log_probs[: ending.kept]
         if ending.kept < len(turn.token_ids):
             row.go_back(len(turn.token_ids) - ending.kept, token_ids[-1])
-        return Turn(number, token_ids, log_probs, ending.reason, ending.text)
+        return Turn(number, token_ids, log_probs, ending.reason, ending.text, self._version)
 
     def _check_ids(self, token_ids: Sequence[int], what: str) -> None:
         for token in token_ids:

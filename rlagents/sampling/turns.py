@@ -28,6 +28,7 @@ class Turn:
       log_probs: of each token, float32 nats, full vocabulary at the sampling temperature.
       stop_reason: why it ended.
       text: decoded text up to the stop: without the stop token, or up to where the stop string begins.
+      weight_version: of the weights that sampled every token of it.
     """
 
     row: int
@@ -35,3 +36,4 @@ class Turn:
     log_probs: list[float]
     stop_reason: StopReason
     text: str
+    weight_version: int

@@ -75,11 +75,15 @@ def make_batch(seed, shape=SHAPE, *, spread=0.3, rewards="binary", invalid=0.2, 
 
 
 def batches(shape=SHAPE, **fixed):
-    """A hypothesis strategy over :func:`make_batch`; keyword arguments fix what is not to vary."""
+    """A hypothesis strategy over :func:`make_batch`; keyword arguments fix what varies, or give its strategy."""
     free = {
         "seed": st.integers(0, 2**32 - 1),
         "spread": st.sampled_from([0.0, 0.1, 1.0, 12.0]),
         "rewards": st.sampled_from(list(REWARDS)),
         "invalid": st.sampled_from([0.0, 0.3, 0.7]),
     }
-    return st.builds(make_batch, shape=st.just(shape), **(free | {name: st.just(v) for name, v in fixed.items()}))
+    return st.builds(
+        make_batch,
+        shape=st.just(shape),
+        **(free | {name: v if isinstance(v, st.SearchStrategy) else st.just(v) for name, v in fixed.items()}),
+    )

@@ -72,7 +72,7 @@ def run(backend, queries, sources, window):
     return attend(backend, SCALE, queries, sources, window)
 
 
-BACKENDS = {"dense": dense, "blocks of 2": blockwise(2), "block of 64": blockwise(64)}
+BACKENDS = {"dense": dense, "blocks of 2": blockwise(1, least_positions=2), "one block": blockwise(2**20)}
 
 
 @pytest.mark.parametrize("window", [None, 1, 3])

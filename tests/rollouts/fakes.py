@@ -32,6 +32,8 @@ class _Handle:
 class FakeSampler:
     """Turns come after a random number of steps, in random order; every breach of the protocol is an assertion."""
 
+    version = 7
+
     def __init__(
         self, chat: Chat, script: Script, *, num_groups=2, num_rows=4, max_member_tokens=10_000, seed=None, stops=False
     ):
@@ -95,7 +97,7 @@ class FakeSampler:
         row.ids += ids
         row.turns, row.max_new_tokens = row.turns + 1, None
         log_probs = [-((row.stream * 31 + row.member * 7 + at + token) % 97 + 1) / 32 for at, token in enumerate(ids)]
-        return Turn(number, ids, log_probs, reason, text)
+        return Turn(number, ids, log_probs, reason, text, self.version)
 
 
 class SlowPool(LocalPool):

@@ -52,6 +52,7 @@ def test_a_summary_is_json():
     assert summary["reward"] == 2.0
     assert summary["tokens"]["model"] + summary["tokens"]["tool"] == len(trajectory.token_ids)
     assert summary["stop_reasons"] == ["stop_token", "stop_token"]
+    assert summary["weight_versions"] == [FakeSampler.version] * 2
     assert summary["messages"][1] == {"role": "assistant", "content": "add 2"}
 
 
@@ -64,6 +65,8 @@ def test_stop_reasons_come_from_the_sampler(ending):
     assert not trajectory.truncated
     expected = StopReason.STOP_STRING if ending == ";" else StopReason.STOP_TOKEN
     assert list(trajectory.stop_reasons) == [expected] * 2
+    assert list(trajectory.weight_versions) == [FakeSampler.version] * 2
+    assert trajectory.token_versions().tolist() == [FakeSampler.version] * trajectory.kinds.count(Kind.MODEL)
     assert trajectory.messages[1]["content"] == "add 2"  # up to the stop
 
 

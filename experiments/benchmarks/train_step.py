@@ -1,0 +1,122 @@
+"""Time of a GRPO training step on what was just sampled: reference log-probs, credit, gradient, AdamW.
+
+    python -m experiments.benchmarks.train_step --prompts 8 --group 8 --prompt-len 64 --gen 128
+
+One process does both phases, as in training: its peak memory is that of a run. Prints one JSON line.
+"""
+
+import argparse
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+
+from experiments.benchmarks import rollout, shapes
+from rlagents import learner, models
+from rlagents.methods import recipes
+from rlagents.models.layers import SAVE_ATTENTION
+from rlagents.sampling import Turn
+from rlagents.sharding import shard_batch, single_device_mesh
+from rlagents.types import Batch, Kind, LogProbs, Masks, Rewards, Sequences
+
+REMAT = {
+    "attention": SAVE_ATTENTION,
+    "nothing": jax.checkpoint_policies.nothing_saveable,
+    "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+    "everything": jax.checkpoint_policies.everything_saveable,
+}
+
+
+def make_batch(flags: argparse.Namespace, asked: list[list[int]], turns: list[list[Turn]]) -> Batch:
+    """The sampled turns as a batch: each prompt but its last token is the shared prefix."""
+    cells = (flags.prompts, flags.group)
+
+    def array(values: Any, dtype: Any) -> Any:
+        return np.asarray(values, dtype)
+
+    def full(shape: tuple[int, ...], value: Any, dtype: Any) -> Any:
+        return np.full(shape, value, dtype)
+
+    tokens = array([[[asked_[-1], *turn.token_ids] for turn in group] for asked_, group in zip(asked, turns)], np.int32)
+    kind, turn = full(tokens.shape, Kind.MODEL, np.int32), full(tokens.shape, 0, np.int32)
+    kind[..., 0], turn[..., 0] = Kind.PROMPT, -1
+    return Batch(
+        sequences=Sequences(
+            prefix=array(asked, np.int32)[:, :-1],
+            prefix_length=full((flags.prompts,), flags.prompt_len - 1, np.int32),
+            tokens=tokens,
+            length=full(cells, tokens.shape[-1], np.int32),
+        ),
+        rewards=Rewards(
+            outcome=array(np.random.default_rng(0).integers(0, 7, cells) / 7, np.float32),
+            turn_scores=full((*cells, 1), 0, np.float32),
+            turn_tool_calls=full((*cells, 1), 0, np.int32),
+            turn_tool_successes=full((*cells, 1), 0, np.int32),
+            turn_void=full((*cells, 1), False, bool),
+        ),
+        masks=Masks(
+            kind=kind,
+            turn=turn,
+            num_turns=full(cells, 1, np.int32),
+            valid=full(cells, True, bool),
+            truncated=full(cells, False, bool),
+            condition=full(cells, -1, np.int32),
+        ),
+        rollout=array([[[0.0, *turn.log_probs] for turn in group] for group in turns], np.float32),
+    )
+
+
+def update(
+    learn: learner.Learner, state: learner.TrainState, batch: Batch, facts: LogProbs
+) -> tuple[learner.TrainState, learner.StepReport]:
+    """Credit, then the one update."""
+    state, credit, _ = learn.credit(state, batch, facts)
+    return learn.step(state, batch, facts, credit, learn.schedule[0])
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = rollout.add_flags(shapes.arguments(__doc__))
+    parser.add_argument("--remat", default="attention", choices=sorted(REMAT))
+    flags = shapes.with_flags(parser)
+    config, watch, mesh = shapes.decoder_config(flags), shapes.Stopwatch(), single_device_mesh()
+    params = jax.jit(partial(models.init_params, config))(jax.random.key(0))
+    method = recipes.grpo(kl_coefficient=flags.beta)
+    optimizer = learner.make_optimizer(optax.constant_schedule(flags.lr))
+    shardings = learner.state_shardings(params, optimizer, method.init(), models.logical_axes(config), mesh)
+    state = learner.create_state(params, optimizer, method.init(), jax.random.key(0), shardings)
+    apply = partial(models.token_log_probs, config, remat_policy=REMAT[flags.remat])
+    learn = learner.make_learner(
+        method,
+        learner.whole_groups(lambda params, sequences: apply(params, sequences, flags.temperature)),
+        optimizer,
+        shardings,
+        prompts_per_micro_batch=flags.train_micro or flags.prompts,
+    )
+    asked, turns = rollout.timed_rollouts(flags, rollout.make_sampler(flags, config, params), watch)
+    batch = shard_batch(make_batch(flags, asked, turns), mesh)
+    for _ in range(flags.warmup + flags.iters):
+        facts = watch("reference", partial(learn.prepare, state.params, params, batch))
+        state, report = watch("update", partial(update, learn, state, batch, facts))
+        learner.check_finite(report)
+    reference, update_seconds = (watch.median(name, flags.warmup) for name in ("reference", "update"))
+    seconds = reference + update_seconds
+    shapes.print_line(
+        flags,
+        config,
+        watch,
+        **rollout.rollout_figures(flags, watch),
+        ref_logps_s=reference,
+        ref_cpu_s=watch.median_cpu("reference", flags.warmup),
+        update_s=update_seconds,
+        update_cpu_s=watch.median_cpu("update", flags.warmup),
+        update_first_s=watch.seconds["update"][0],
+        train_step_s=seconds,
+        train_tok_s=flags.prompts * flags.group * (flags.prompt_len + flags.gen) / seconds,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""An axis of positions cut into chunks, padded to whole ones, and put together again."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+
+def chunk_positions(batch: tuple[int, ...], length: int, chunk_tokens: int) -> int:
+    """Positions of a chunk that holds about ``chunk_tokens`` tokens of a batch, at least one position.
+
+    A chunk takes the same positions of every row, so that a batch that is split over devices stays so.
+    """
+    return max(1, min(length, chunk_tokens // max(1, math.prod(batch))))
+
+
+def split(x: Array, chunk: int, axis: int, fill: int = 0) -> Array:
+    """Pad ``axis`` to a multiple of ``chunk`` with ``fill`` and move the chunks to the front."""
+    axis %= x.ndim
+    chunks = -(-x.shape[axis] // chunk)
+    padding = [(0, 0)] * x.ndim
+    padding[axis] = (0, chunks * chunk - x.shape[axis])
+    padded = jnp.pad(x, padding, constant_values=fill)
+    return jnp.moveaxis(padded.reshape(*x.shape[:axis], chunks, chunk, *x.shape[axis + 1 :]), axis, 0)
+
+
+def join(x: Array, length: int, axis: int) -> Array:
+    """Undo :func:`split`; ``axis`` counts as it did there."""
+    axis %= x.ndim - 1
+    x = jnp.moveaxis(x, 0, axis)
+    x = x.reshape(*x.shape[:axis], x.shape[axis] * x.shape[axis + 1], *x.shape[axis + 2 :])
+    return jax.lax.slice_in_dim(x, 0, length, axis=axis)
+
+
+def by_chunks(function: Callable[..., Array], arguments: tuple[Any, ...], chunk_tokens: int | None) -> Array:
+    """``function`` of token-wise arguments ``[*batch t d]``, about ``chunk_tokens`` tokens at a time; None is all.
+
+    In the backward pass, too, only one chunk's intermediate results exist: they are computed again.
+    """
+    *batch, length, _ = arguments[0].shape
+    chunk = length if chunk_tokens is None else chunk_positions(tuple(batch), length, chunk_tokens)
+    if chunk >= length:
+        return function(*arguments)
+    again = jax.checkpoint(function, prevent_cse=False)
+    pieces = jax.lax.map(lambda piece: again(*piece), tuple(split(x, chunk, -2) for x in arguments))
+    return join(pieces, length, -2)
