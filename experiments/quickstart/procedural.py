@@ -65,6 +65,8 @@ def get_config() -> ConfigDict:
                 "extend_chunk_tokens": 16,
                 "prefill_groups": 16,
                 "block_steps": 16,
+                # On a CPU the host works on the cores that decode: nothing is gained by sending blocks ahead.
+                "blocks_in_flight": 1,
             },
             "supervised": {
                 "steps": 600,

@@ -44,6 +44,8 @@ def smollm2_135m() -> ConfigDict:
                 "extend_chunk_tokens": 64,
                 "prefill_groups": 1,
                 "block_steps": 16,
+                # On a CPU the host works on the cores that decode: nothing is gained by sending blocks ahead.
+                "blocks_in_flight": 1,
             },
             "supervised": {"steps": 0},
             "rl": {
