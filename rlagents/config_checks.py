@@ -37,6 +37,7 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
         "epochs",
         "over_sample",
         "max_draws",
+        "stop_early",
         "rollouts_ahead",
     ),
     "buckets": ("prefix_buckets", "member_buckets", "turn_buckets"),
@@ -112,6 +113,8 @@ def check_counts(config: Config) -> None:
         raise ValueError(
             f"rl.over_sample is {over_sample!r}; give a number >= 1 (1.0 draws no more than is trained on)."
         )
+    if not isinstance(config.rl.stop_early, bool):
+        raise ValueError(f"rl.stop_early is {config.rl.stop_early!r}; give True or False.")
     if config.rl.members_per_micro_batch is not None:
         _check_at_least(1, config, "rl.members_per_micro_batch")
     if config.supervised.steps:

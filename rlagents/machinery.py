@@ -123,6 +123,7 @@ class Machinery:
             collate=partial(self.collate, num_prompts=draw_size(options.prompts_per_step, options.over_sample)),
             over_sample=options.over_sample,
             max_draws=options.max_draws,
+            stop_early=options.stop_early,
         )
 
     def collate(self, groups: Sequence[Sequence[Trajectory]], *, num_prompts: int) -> Batch:

@@ -65,6 +65,8 @@ def get_config() -> ConfigDict:
                 "extend_chunk_tokens": 16,
                 "prefill_groups": 16,
                 "block_steps": 16,
+                # On a CPU the host works on the cores that decode: nothing is gained by sending blocks ahead.
+                "blocks_in_flight": 1,
             },
             "supervised": {
                 "steps": 600,
@@ -91,6 +93,7 @@ def get_config() -> ConfigDict:
                 "members_per_micro_batch": config_dict.placeholder(int),
                 "over_sample": 1.0,
                 "max_draws": 1,
+                "stop_early": True,
                 "rollouts_ahead": 0,
                 "learning_rate": 4e-4,
                 "final_fraction": 0.1,

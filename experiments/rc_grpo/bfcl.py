@@ -44,6 +44,8 @@ def smollm2_135m() -> ConfigDict:
                 "extend_chunk_tokens": 64,
                 "prefill_groups": 1,
                 "block_steps": 16,
+                # On a CPU the host works on the cores that decode: nothing is gained by sending blocks ahead.
+                "blocks_in_flight": 1,
             },
             "supervised": {"steps": 0},
             "rl": {
@@ -56,6 +58,7 @@ def smollm2_135m() -> ConfigDict:
                 "epochs": 1,
                 "over_sample": 1.0,
                 "max_draws": 1,
+                "stop_early": True,
                 "rollouts_ahead": 0,
                 "learning_rate": 1e-6,
                 "max_grad_norm": 1.0,

@@ -7,11 +7,14 @@ A group is opened as soon as the sampler has a slot, in stream order. Its member
 a turn, has it executed in the pool while others are decoded, appends the observation and asks again. Nothing depends on
 who is ready first: a member's tokens follow from its own keys and its own environment, and groups come back in stream
 order.
+
+Where more tasks are drawn than groups are wanted, ``last_needed`` says from the groups that have ended which task is
+the last that still matters. The groups behind it give their rows and episodes back at once, and count for nothing.
 """
 
 import dataclasses
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -29,6 +32,13 @@ from rlagents.sampling.keys import Domain, StreamKey
 # Openings asked for ahead of the group that is to be opened next.
 _AHEAD = 16
 _WAIT_SECONDS = 1.0
+
+
+LastNeeded = Callable[[Mapping[int, list[Trajectory]]], int | None]
+"""From the groups that have ended, by stream index, to the stream index of the last task that matters.
+
+None as long as all of them may. What it once answered may only move towards the stream's beginning.
+"""
 
 
 class StreamTask(NamedTuple):
@@ -49,7 +59,10 @@ class Skipped:
 
 @dataclasses.dataclass(frozen=True)
 class Rollout:
-    """Groups in stream order, tasks left out, and counts of what happened (turns cut, observations dropped, faults)."""
+    """Groups in stream order, tasks left out, and counts of what happened (turns cut, observations dropped, faults).
+
+    None of it is about tasks behind the last that mattered, but ``groups_stopped``: how many these were.
+    """
 
     groups: list[list[Trajectory]]
     skipped: list[Skipped]
@@ -69,8 +82,9 @@ def rollout(
     domain: int = Domain.TRAIN,
     member_messages: MemberMessages = same_for_all,
     forced_prefix: Sequence[int] = (),
+    last_needed: LastNeeded | None = None,
 ) -> Rollout:
-    """Sample ``group_size`` trajectories for every task.
+    """Sample ``group_size`` trajectories for every task, or for every task that matters.
 
     Args:
       tasks: in stream order.
@@ -84,6 +98,7 @@ def rollout(
       domain: training or evaluation.
       member_messages: what the policy is shown as each member's opening, and the member's condition.
       forced_prefix: token ids that every model turn is made to begin with (kind FORCED).
+      last_needed: asked whenever groups have ended; None where every task matters.
 
     Raises:
       ValueError: no room for a turn after ``forced_prefix``; two tasks with one stream index; from the sampler, a
@@ -94,40 +109,53 @@ def rollout(
         raise ValueError(f"max_response_tokens {limits.max_response_tokens} leaves no room after the forced prefix.")
     if len({task.stream for task in tasks}) != len(tasks):
         raise ValueError("two tasks have the same stream index; their members would draw the same random numbers.")
-    waiting: dict[int, Callable[[Any], None]] = {}
-    counts = Counter[str]()
-    setting = Setting(sampler, chat, pool, limits, tuple(forced_prefix), counts, waiting.__setitem__)
-    loop = _Loop(setting, waiting, tasks, group_size, (domain, run, step), member_messages)
+    setting = Setting(sampler, chat, pool, limits, tuple(forced_prefix))
+    loop = _Loop(setting, tasks, group_size, (domain, run, step), member_messages, last_needed)
     before = Counter(pool.counts)
     loop.run()
-    counts.update(Counter(pool.counts) - before)
-    groups = [loop.groups[task.stream] for task in tasks if task.stream in loop.groups]
+    needed = loop.needed
+    counts = sum((loop.counts[task.stream] for task in needed), Counter(pool.counts) - before)
+    if len(needed) < len(tasks):
+        counts["groups_stopped"] = len(tasks) - len(needed)
+    groups = [loop.groups[task.stream] for task in needed if task.stream in loop.groups]
+    skipped = [loop.skipped[task.stream] for task in needed if task.stream in loop.skipped]
     members = [trajectory for group in groups for trajectory in group]
     counts["trajectories"] = len(members)
     counts["trajectories_truncated"] = sum(trajectory.truncated for trajectory in members)
     counts["trajectories_lost"] = sum(not trajectory.valid for trajectory in members)
-    return Rollout(groups, loop.skipped, counts)
+    return Rollout(groups, skipped, counts)
 
 
 class _Loop:
-    """The event loop: answers from the pool and turns from the sampler, each handed to whoever waits for it."""
+    """The event loop: answers from the pool and turns from the sampler, each handed to whoever waits for it.
+
+    Attributes:
+      needed: the tasks that matter, by all that is known.
+      groups: of trajectories, by stream index.
+      skipped: tasks that were not sampled, by stream index.
+      counts: what happened, by stream index.
+    """
 
     def __init__(
         self,
         setting: Setting,
-        waiting: dict[int, Callable[[Any], None]],
         tasks: Sequence[StreamTask],
         group_size: int,
         key: tuple[int, int, int],
         member_messages: MemberMessages,
+        last_needed: LastNeeded | None,
     ):
+        self.needed = list(tasks)
         self.groups: dict[int, list[Trajectory]] = {}
-        self.skipped: list[Skipped] = []
-        self._setting, self._waiting = setting, waiting
+        self.skipped: dict[int, Skipped] = {}
+        self.counts = {task.stream: Counter[str]() for task in tasks}
+        self._setting, self._last_needed = setting, last_needed
         self._group_size, self._key, self._member_messages = group_size, key, member_messages
         self._unasked, self._asked = deque(tasks), deque[StreamTask]()
         self._openings: dict[int, Opening | Lost] = {}
         self._sampling: list[Group] = []
+        self._waiting: dict[int, tuple[int, Callable[[Any], None]]] = {}  # ticket -> stream index, who waits
+        self._num_seen = 0
 
     def run(self) -> None:
         while self._unasked or self._asked or self._waiting or self._sampling:
@@ -138,15 +166,20 @@ class _Loop:
                 members[turn.row].answer(turn)
             busy = any(member.asking for member in members.values())
             for ticket, value in self._setting.pool.poll(0.0 if busy else _WAIT_SECONDS):
-                self._waiting.pop(ticket, _nobody)(value)
+                _, take = self._waiting.pop(ticket, (None, _nobody))
+                take(value)
             self._sampling = [group for group in self._sampling if not group.sampled]
+            self._stop_what_matters_no_more()
+
+    def _await(self, stream: int, ticket: int, take: Callable[[Any], None]) -> None:
+        self._waiting[ticket] = stream, take
 
     def _ask_openings(self) -> None:
         while self._unasked and len(self._asked) < _AHEAD:
             task = self._unasked.popleft()
             self._asked.append(task)
             take = partial(self._openings.__setitem__, task.stream)
-            self._setting.await_ticket(self._setting.pool.opening(task.task), take)
+            self._await(task.stream, self._setting.pool.opening(task.task), take)
 
     def _open_groups(self) -> None:
         """In stream order: a task whose opening is ready waits for the one before it."""
@@ -170,8 +203,12 @@ class _Loop:
             return self._skip(
                 task, "prompts_too_long", f"its prompt has {longest} tokens; max_prompt_tokens is {limit}"
             )
+        # Of its own: what a group leaves behind when it is stopped is known by its stream index.
+        setting = dataclasses.replace(
+            self._setting, counts=self.counts[task.stream], await_ticket=partial(self._await, task.stream)
+        )
         take = partial(self.groups.__setitem__, task.stream)
-        group = Group(self._setting, task.task, keys, opening, conversations, conditions, take)
+        group = Group(setting, task.task, keys, opening, conversations, conditions, take)
         self._sampling.append(group)
         return group.begin()
 
@@ -189,9 +226,29 @@ class _Loop:
         return conversations, conditions
 
     def _skip(self, task: StreamTask, count: str, reason: str) -> None:
-        self._setting.counts[count] += 1
-        self.skipped.append(Skipped(task.stream, task.task.id, reason))
+        self.counts[task.stream][count] += 1
+        self.skipped[task.stream] = Skipped(task.stream, task.task.id, reason)
+
+    def _stop_what_matters_no_more(self) -> None:
+        if self._last_needed is None or len(self.groups) == self._num_seen:
+            return
+        self._num_seen = len(self.groups)
+        last = self._last_needed(
+            {task.stream: self.groups[task.stream] for task in self.needed if task.stream in self.groups}
+        )
+        if last is None:
+            return
+        self.needed = self.needed[: 1 + [task.stream for task in self.needed].index(last)]
+        needed = {task.stream for task in self.needed}
+        for group in self._sampling:
+            if group.stream not in needed:
+                group.stop()
+        self._sampling = [group for group in self._sampling if group.stream in needed]
+        self._unasked = deque(task for task in self._unasked if task.stream in needed)
+        self._asked = deque(task for task in self._asked if task.stream in needed)
+        # What the others were waiting for may come at any time; nobody takes it.
+        self._waiting = {ticket: waiter for ticket, waiter in self._waiting.items() if waiter[0] in needed}
 
 
 def _nobody(_: Any) -> None:
-    """Nobody waits for the start of an episode: its first step or its record tells what went wrong."""
+    """Nobody waits for the start of an episode, nor for what a stopped group has asked for."""

@@ -16,6 +16,7 @@ class Group:
     Members lost to the infrastructure are left out of the score; a score that is lost loses the whole group.
 
     Attributes:
+      stream: index of its task in the prompt stream.
       members: by row.
     """
 
@@ -29,7 +30,8 @@ class Group:
         conditions: Sequence[int],
         finished: Callable[[list[Trajectory]], None],
     ):
-        self._setting, self._task, self._stream, self._finished = setting, task, keys.stream, finished
+        self._setting, self._task, self._finished = setting, task, finished
+        self.stream = keys.stream
         self._handle = setting.sampler.open_group([conversation.prompt_ids for conversation in conversations], keys)
         self._sampling = self._unrecorded = len(conversations)
         self.members = {
@@ -41,6 +43,17 @@ class Group:
         """Let every member ask for its first turn."""
         for member in self.members.values():
             member.ask()
+
+    def stop(self) -> None:
+        """Give back at once what it still holds: its rows, turns in progress or not, and its episodes.
+
+        Whatever its members wait for is no longer to be handed to them.
+        """
+        if not self.sampled:
+            self._sampling = 0
+            self._setting.sampler.close_group(self._handle)
+        for member in self.members.values():
+            member.stop()
 
     @property
     def sampled(self) -> bool:
@@ -70,5 +83,5 @@ class Group:
         for number, member in enumerate(self.members.values()):
             why = member.lost if lost is None else lost
             outcome = next(scored) if why is None else None
-            trajectories.append(member.trajectory(self._task, self._stream, number, outcome, why))
+            trajectories.append(member.trajectory(self._task, self.stream, number, outcome, why))
         self._finished(trajectories)

@@ -52,15 +52,18 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What all members of a rollout share. ``await_ticket(ticket, call)``: call with the value once it is there."""
+    """What members share: a rollout's all but the last two, a group's those too.
+
+    ``await_ticket(ticket, call)``: call with the value once it is there.
+    """
 
     sampler: TurnSampler
     chat: Chat
     pool: Pool
     limits: Limits
     forced_prefix: Sequence[int]
-    counts: Counter[str]
-    await_ticket: Callable[[int, Callable[[Any], None]], None]
+    counts: Counter[str] = dataclasses.field(default_factory=Counter)
+    await_ticket: Callable[[int, Callable[[Any], None]], None] = lambda ticket, call: None
 
 
 class Member:
@@ -88,6 +91,7 @@ class Member:
         self._weight_versions: list[int] = []
         self._truncated = False
         self._record: Any = None
+        self._over = False
         self._episode = setting.pool.start(task)  # what goes wrong there, the first step or the record will tell
         self.asking = False
         """Whether the sampler owes it a turn."""
@@ -118,6 +122,11 @@ class Member:
             self._end(truncated=True)
         else:
             self._setting.await_ticket(self._setting.pool.step(self._episode, text), self._observe)
+
+    def stop(self) -> None:
+        """Give the episode back where it is not over: nobody will ask what became of the member."""
+        if not self._over:
+            self._setting.pool.abandon(self._episode)
 
     def transcript(self) -> Transcript:
         """For the group's score: the environment's own opening, whatever the policy was shown, and what followed."""
@@ -170,7 +179,7 @@ class Member:
         return self.ask()
 
     def _end(self, *, truncated: bool) -> None:
-        self._truncated = truncated
+        self._truncated, self._over = truncated, True
         self._ended()
         self._setting.await_ticket(self._setting.pool.finish(self._episode), self._take_record)
 
@@ -182,6 +191,6 @@ class Member:
         self._recorded()
 
     def _lose(self, reason: str) -> None:
-        self.lost = reason
+        self.lost, self._over = reason, True
         self._ended()
         self._recorded()

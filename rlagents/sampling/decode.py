@@ -34,6 +34,16 @@ class Sampled(NamedTuple):
     """Whether the last token is a stop token."""
 
 
+def nothing_sampled(steps: int, width: int) -> Sampled:
+    """Of a block that has taken no step."""
+    return Sampled(
+        jnp.zeros((steps, width), jnp.int32),
+        jnp.zeros((steps, width), jnp.float32),
+        jnp.zeros(width, jnp.int32),
+        jnp.zeros(width, bool),
+    )
+
+
 @partial(jax.jit, static_argnames=("config", "sharding"), donate_argnames=("state",))
 def prefill_prefixes(
     config: DecoderConfig,
@@ -104,6 +114,8 @@ def decode_block(
     last_token: Int[Array, " d"],
     remaining: Int[Array, " d"],
     material: UInt[Array, "d 5"],
+    before: Sampled,
+    carried: Int[Array, " d"],
     stop_ids: Int[Array, " e"],
     *,
     rule: SamplingRule,
@@ -117,6 +129,9 @@ def decode_block(
     A row stops after a token of ``stop_ids`` or after ``remaining`` tokens; a row with ``remaining`` 0 does nothing.
     Each step feeds ``last_token`` and draws the one after it, which stays un-fed.
 
+    A carried row goes on from where ``before`` ended for it: ``rows.length``, ``last_token`` and ``remaining`` are as
+    the host knows them, without that block; whether it stopped there, only the device knows.
+
     Args:
       config: of the decoder.
       params: its weights.
@@ -125,6 +140,8 @@ def decode_block(
       last_token: their un-fed tokens.
       remaining: how many tokens each may sample.
       material: domain, run, step, stream, member of each row (:mod:`rlagents.sampling.keys`).
+      before: of the block before, which the host need not have read.
+      carried: the place of each row in that block; ``d`` for a row that does not go on from it.
       stop_ids: token ids that end a turn.
       rule: how to draw.
       steps: block length.
@@ -133,6 +150,11 @@ def decode_block(
       sharding: of KV.
     """
     width = rows.index.shape[0]
+    goes_on, place = carried < width, jnp.minimum(carried, width - 1)
+    count_before = jnp.where(goes_on, before.count[place], 0)
+    last_token = jnp.where(count_before > 0, before.token[count_before - 1, place], last_token)
+    remaining = jnp.where(goes_on & before.stopped[place], 0, remaining - count_before)
+    rows = dataclasses.replace(rows, length=rows.length + count_before)
     keys = row_keys(material)
     prefix = first_tokens(state.prefix, window.prefix_tokens)
 
@@ -164,15 +186,8 @@ def decode_block(
         active = carry.active & ~stop & (count < remaining)
         return _Carry(carry.step + 1, active, token, own, sampled)
 
-    nothing = Sampled(
-        jnp.zeros((steps, width), jnp.int32),
-        jnp.zeros((steps, width), jnp.float32),
-        jnp.zeros(width, jnp.int32),
-        jnp.zeros(width, bool),
-    )
-    start = _Carry(
-        jnp.int32(0), remaining > 0, last_token, take_rows(state.own, rows.index, window.own_tokens), nothing
-    )
+    own = take_rows(state.own, rows.index, window.own_tokens)
+    start = _Carry(jnp.int32(0), remaining > 0, last_token, own, nothing_sampled(steps, width))
     end = jax.lax.while_loop(lambda c: (c.step < steps) & jnp.any(c.active), feed_and_draw, start)
     state = dataclasses.replace(state, own=put_rows(state.own, rows.index, end.own))
     return _pin(state, sharding), _pin(end.sampled, NamedSharding(sharding.mesh, PartitionSpec()))

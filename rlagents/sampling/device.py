@@ -1,6 +1,6 @@
 """The sampler's device side: its own copy of the weights, the state, and the three calls with host arguments."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 
 from rlagents.models.config import DecoderConfig
 from rlagents.models.modules import logical_axes
-from rlagents.sampling.decode import Sampled, decode_block, extend_rows, prefill_prefixes
+from rlagents.sampling.decode import Sampled, decode_block, extend_rows, nothing_sampled, prefill_prefixes
 from rlagents.sampling.rows import Table
 from rlagents.sampling.rule import SamplingRule
 from rlagents.sampling.sizes import Sizes
@@ -30,8 +30,27 @@ class Block(NamedTuple):
     """The last token is a stop token."""
 
 
+class BlockInFlight:
+    """A block that was sent to the device. What it sampled is on its way to the host as soon as it is there."""
+
+    def __init__(self, sampled: Sampled, place: Mapping[int, int]):
+        self.sampled, self.place = sampled, place
+        for array in sampled:
+            array.copy_to_host_async()
+
+    def read(self) -> dict[int, Block]:
+        """Wait for it: what each row sampled."""
+        sampled, blocks = jax.device_get(self.sampled), {}
+        for number, column in self.place.items():
+            mine = slice(0, int(sampled.count[column])), column
+            blocks[number] = Block(
+                sampled.token[mine].tolist(), sampled.log_prob[mine].tolist(), bool(sampled.stopped[column])
+            )
+        return blocks
+
+
 class Device:
-    """Weights, state and calls. Buffers of the state are taken over by each call."""
+    """Weights, state and calls; none of them waits. Buffers of the state are taken over by each call."""
 
     def __init__(self, config: DecoderConfig, mesh: Mesh, sizes: Sizes, rule: SamplingRule, stop_ids: Sequence[int]):
         self.sizes = sizes
@@ -42,6 +61,7 @@ class Device:
         self._extend = partial(extend_rows, config, sharding=sharding)
         self._decode = partial(decode_block, config, rule=rule, steps=sizes.block_steps, sharding=sharding)
         self._stop_ids = np.array(sorted(stop_ids), np.int32)
+        self._nothing = jax.device_put(nothing_sampled(sizes.block_steps, sizes.decode_rows), replicated(mesh))
         self._params: Params = None
         self._state = empty_state(
             config,
@@ -98,25 +118,46 @@ class Device:
                 self._params, self._state, rows, *arguments, group_size=self._group_size, window=window
             )
 
-    def decode(self, table: Table, remaining: Mapping[int, int]) -> dict[int, Block]:
-        """Decode one block: up to ``remaining[row]`` tokens a row."""
+    def decode(
+        self,
+        table: Table,
+        remaining: Mapping[int, int],
+        before: BlockInFlight | None = None,
+        carried: Collection[int] = (),
+    ) -> BlockInFlight:
+        """Decode one block: up to ``remaining[row]`` tokens a row.
+
+        ``carried`` rows go on from the end of ``before``, a block whose tokens neither ``table`` nor ``remaining`` know
+        of yet: there, ``remaining`` is what they may sample in both.
+        """
         width = self.sizes.decode_rows
         rows, place = self._rows(table, list(remaining), width)
         last, budget, material = np.zeros(width, np.int32), np.zeros(width, np.int32), np.zeros((width, 5), np.uint32)
-        ends = {}
+        places, ends = np.full(width, width, np.int32), {}
         for number, count in remaining.items():
             row = table.opened(number)
             (last[place[number]],) = row.unfed
             budget[place[number]] = count
             material[place[number]] = row.material
-            ends[number] = row.length + min(count, self.sizes.block_steps)
-        arguments = self._put(last, budget, material, self._stop_ids)
+            if before is not None and number in carried:
+                places[place[number]] = before.place[number]
+            ends[number] = row.length + min(count, self.sizes.block_steps * (1 + (number in carried)))
+        sampled = self._nothing if before is None else before.sampled
+        *arguments, places, stop_ids = self._put(last, budget, material, places, self._stop_ids)
         window = self._window(table, ends)
         with self._split(width):
             self._state, sampled = self._decode(
-                self._params, self._state, rows, *arguments, group_size=self._group_size, window=window
+                self._params,
+                self._state,
+                rows,
+                *arguments,
+                sampled,
+                places,
+                stop_ids,
+                group_size=self._group_size,
+                window=window,
             )
-        return _by_row(jax.device_get(sampled), place, remaining)
+        return BlockInFlight(sampled, {number: place[number] for number in remaining})
 
     def _rows(self, table: Table, chosen: Sequence[int], width: int) -> tuple[Rows, dict[int, int]]:
         """Arguments about the chosen rows and the place each takes; unchosen rows fill the call up."""
@@ -147,14 +188,3 @@ class Device:
 
     def _put(self, *arguments: np.ndarray) -> tuple:
         return jax.device_put(arguments, replicated(self._mesh))
-
-
-def _by_row(sampled: Sampled, place: Mapping[int, int], numbers: Iterable[int]) -> dict[int, Block]:
-    blocks = {}
-    for number in numbers:
-        column = place[number]
-        mine = slice(0, int(sampled.count[column])), column
-        blocks[number] = Block(
-            sampled.token[mine].tolist(), sampled.log_prob[mine].tolist(), bool(sampled.stopped[column])
-        )
-    return blocks

@@ -15,7 +15,6 @@ History is never computed again: a turn continues from the KV of the turns befor
 """
 
 from collections.abc import Sequence
-from itertools import islice
 
 from jax.sharding import Mesh
 
@@ -23,6 +22,7 @@ from rlagents.models.config import DecoderConfig
 from rlagents.sampling.device import Device
 from rlagents.sampling.generate import generate
 from rlagents.sampling.keys import Domain, StreamKey
+from rlagents.sampling.pipeline import Pipeline
 from rlagents.sampling.progress import Ending, Progress
 from rlagents.sampling.rows import GroupHandle, Table
 from rlagents.sampling.rule import SamplingRule
@@ -52,6 +52,8 @@ class Sampler:
       prefill_groups: prefixes computed at once.
       largest_group: members of the largest group that will come; a larger one is taken too, and compiles anew.
       block_steps: tokens decoded between two looks of the host.
+      blocks_in_flight: 2 sends the next block before the host looks at the one under way, 1 afterwards; the tokens are
+        the same (:mod:`rlagents.sampling.pipeline`).
       rule: temperature and truncation.
       mesh: devices to spread over (``rlagents.sharding``); None is the first local one. Slots and rows must divide
         over ``data x fsdp``.
@@ -80,6 +82,7 @@ class Sampler:
         prefill_groups: int = 1,
         largest_group: int = 1,
         block_steps: int = 16,
+        blocks_in_flight: int = 2,
         rule: SamplingRule = SamplingRule(),  # noqa: B008 (frozen)
         mesh: Mesh | None = None,
         version: int = 0,
@@ -112,7 +115,7 @@ class Sampler:
         )
         self._device.expect_group(largest_group)
         self._unfilled: dict[int, list[int]] = {}  # slot -> prefix that has no KV yet
-        self._requested: dict[int, Progress] = {}  # in the order of their requests
+        self._pipeline = Pipeline(self._device, self._table, blocks_in_flight)
         self._calls = 0
         self.load(params, version)
 
@@ -159,8 +162,7 @@ class Sampler:
         """Free the group's slot and rows; turns in progress are dropped. Raises RuntimeError if it is not open."""
         self._table.close(handle)
         self._unfilled.pop(handle.slot, None)
-        for number in handle.rows:
-            self._requested.pop(number, None)
+        self._pipeline.remove(handle.rows)
 
     def room(self, row: int) -> int:
         """How many more tokens the member may hold."""
@@ -194,18 +196,18 @@ class Sampler:
         held, room = self._table.idle(row), self.room(row)
         at_limit = StopReason.LENGTH if max_new_tokens < room else StopReason.BUDGET
         held.turn = Progress(min(max_new_tokens, room), at_limit, self._decode_text, self._stop_strings)
-        self._requested[row] = held.turn
+        self._pipeline.add(row, held.turn)
 
     def step(self) -> list[Turn]:
         """One round of device work: prefixes, given tokens, one block of decoding. Returns the turns that ended.
 
         Turns asked for first are decoded first. With nothing asked for, it returns an empty list at once.
         """
-        if self._requested:
+        if len(self._pipeline):
             self._device.prefill(self._unfilled)
             self._unfilled.clear()
             self._feed_given_tokens()
-        without_room = [number for number, turn in self._requested.items() if not turn.remaining]
+        without_room = [number for number, turn in self._pipeline if not turn.remaining]
         return [self._end(number, Ending(0, StopReason.BUDGET, "")) for number in without_room] + self._decode()
 
     def generate(
@@ -228,26 +230,24 @@ class Sampler:
 
     def _feed_given_tokens(self) -> None:
         """All but the last un-fed token of every row that waits for a turn."""
-        while behind := [number for number in self._requested if len(self._table.opened(number).unfed) > 1]:
+        while behind := [number for number, _ in self._pipeline if len(self._table.opened(number).unfed) > 1]:
             self._device.extend(self._table, behind[: self._device.sizes.extend_rows])
 
     def _decode(self) -> list[Turn]:
-        chosen = dict(islice(self._requested.items(), self._device.sizes.decode_rows))
-        if not chosen:
-            return []
-        turns = []
-        blocks = self._device.decode(self._table, {number: turn.remaining for number, turn in chosen.items()})
-        for number, block in blocks.items():
+        turns, in_progress = [], dict(self._pipeline)
+        for number, block in self._pipeline.next_block().items():
             self._table.opened(number).sampled(block.token_ids)
-            chosen[number].add(block.token_ids, block.log_probs)
-            ending = chosen[number].ending(block.at_stop_token)
+            in_progress[number].add(block.token_ids, block.log_probs)
+            ending = in_progress[number].ending(block.at_stop_token)
             if ending is not None:
                 turns.append(self._end(number, ending))
         return turns
 
     def _end(self, number: int, ending: Ending) -> Turn:
-        turn, row = self._requested.pop(number), self._table.opened(number)
-        row.turn = None
+        row = self._table.opened(number)
+        turn, row.turn = row.turn, None
+        assert turn is not None
+        self._pipeline.remove([number])
         token_ids, log_probs = turn.token_ids[: ending.kept], turn.log_probs[: ending.kept]
         if ending.kept < len(turn.token_ids):
             row.go_back(len(turn.token_ids) - ending.kept, token_ids[-1])

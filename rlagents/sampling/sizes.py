@@ -33,12 +33,13 @@ class Sizes:
         return _halved(self.max_prefix_tokens, length, lowest=64)
 
     def window(self, prefix_tokens: int, own_tokens: int) -> Window:
-        """What a call reads where these are the longest prefix and the longest row: all or half of the prefixes; all,
-        half or a quarter of the rows. Little is gained below 64 tokens, and each window compiles anew."""
+        """What a call reads where these are the longest prefix and the longest row: all or half of the prefixes; one,
+        two, three or four quarters of the rows. Little is gained below 64 tokens, and each window compiles anew."""
         prefix, own = max(self.max_prefix_tokens, 1), self.max_member_tokens
+        quarter = max(64, -(-own // 4))
         return Window(
             _halved(prefix, prefix_tokens, lowest=max(64, -(-prefix // 2))),
-            _halved(own, own_tokens, lowest=max(64, -(-own // 4))),
+            min(own, quarter * -(-own_tokens // quarter)),
         )
 
 

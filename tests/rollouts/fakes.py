@@ -34,10 +34,12 @@ class FakeSampler:
 
     version = 7
 
-    def __init__(self, chat: Chat, script: Script, *, num_groups=2, num_rows=4, max_member_tokens=10_000, seed=None):
+    def __init__(
+        self, chat: Chat, script: Script, *, num_groups=2, num_rows=4, max_member_tokens=10_000, seed=None, stops=False
+    ):
         self.chat, self.script, self.max_member_tokens = chat, script, max_member_tokens
         self.num_groups, self.rows, self.random = num_groups, [None] * num_rows, random.Random(seed)
-        self.patient = seed is not None
+        self.patient, self.stops = seed is not None, stops
         self.handles, self.opened, self.requests, self.finished = [], [], [], []
 
     def can_open(self, group_size):
@@ -57,7 +59,7 @@ class FakeSampler:
     def close_group(self, handle):
         self.handles.remove(handle)
         for row in handle.rows:
-            assert self.rows[row].max_new_tokens is None, "closed while a turn is in progress"
+            assert self.stops or self.rows[row].max_new_tokens is None, "closed while a turn is in progress"
             self.finished.append(self.rows[row])
             self.rows[row] = None
 

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import math
+from collections import Counter
 from functools import partial
 
 import jax
@@ -16,6 +17,7 @@ from rlagents.facts import Outcome, Task, TurnFacts
 from rlagents.methods import chain, clipped_surrogate, group_advantage, method, predicates, token_mean
 from rlagents.methods.filters import drop
 from rlagents.rollouts.collate import collate
+from rlagents.rollouts.driver import Rollout
 from rlagents.rollouts.dynamic_sampling import draw_size, sample_informative
 from rlagents.rollouts.informative import anything, informative
 from rlagents.rollouts.local_pool import LocalPool
@@ -41,7 +43,9 @@ def stream_of(fates, position=0):
     )
 
 
-def sample(fates, stream, *, prompts_per_step, over_sample=1.0, seed=None, informative=NOT_UNIFORM, **options):
+def sample(
+    fates, stream, *, prompts_per_step, over_sample=1.0, seed=None, informative=NOT_UNIFORM, stop_early=False, **options
+):
     """Groups of two; the rewards of a MIXED task's members differ. With a seed, all happens late and in any order."""
 
     def script(index, member, turn):
@@ -49,11 +53,13 @@ def sample(fates, stream, *, prompts_per_step, over_sample=1.0, seed=None, infor
             return f"add {1 + member * (fates[index] == MIXED)}"
         return "add 0" if turn < (index + 2 * member) % 4 else "done"
 
-    def roll_out(tasks):
-        sampler = FakeSampler(CHAT, script, num_groups=3, num_rows=6, seed=seed)
-        return run(
-            None, tasks, sampler=sampler, pool=LocalPool(ENVIRONMENT) if seed is None else SlowPool(ENVIRONMENT, seed)
-        )
+    def roll_out(tasks, last_needed):
+        assert stop_early or last_needed is None
+        sampler = FakeSampler(CHAT, script, num_groups=3, num_rows=6, seed=seed, stops=stop_early)
+        pool = LocalPool(ENVIRONMENT) if seed is None else SlowPool(ENVIRONMENT, seed)
+        result = run(None, tasks, sampler=sampler, pool=pool, last_needed=last_needed)
+        assert not pool._episodes._living
+        return result
 
     return sample_informative(
         stream.take,
@@ -62,6 +68,7 @@ def sample(fates, stream, *, prompts_per_step, over_sample=1.0, seed=None, infor
         informative=informative,
         collate=partial(collate, pad_prompts_to=8, **BUCKETS),
         over_sample=over_sample,
+        stop_early=stop_early,
         **options,
     )
 
@@ -71,7 +78,10 @@ def streams(sampled):
 
 
 def judge(fates, begin, wanted, size, max_draws):
-    """``(kept stream indices, draws)`` by the plain words: earliest informative groups, then earliest others."""
+    """By the plain words: ``(kept stream indices, draws, tasks up to the last kept, or all where some were missing)``.
+
+    The earliest informative groups, then the earliest others.
+    """
     number = 0
     for number in range(1, max_draws + 1):
         drawn = range(begin, begin + number * size)
@@ -79,18 +89,18 @@ def judge(fates, begin, wanted, size, max_draws):
             break
     good = [index for index in drawn if fates[index] == MIXED][:wanted]
     others = [index for index in drawn if fates[index] in (UNIFORM, LOST)][: wanted - len(good)]
-    return sorted(good + others), number
+    return sorted(good + others), number, (good[-1] + 1 - begin if len(good) == wanted else len(drawn))
 
 
 @given(fates=fates, begin=st.integers(0, 3), wanted=st.integers(1, 4), factor=st.sampled_from([1.0, 1.2, 1.5, 2.0]),
-       max_draws=st.integers(1, 3), seed=st.integers(0, 10_000))  # fmt: skip
-@settings(max_examples=draws(25), deadline=None)
+       max_draws=st.integers(1, 3), seed=st.integers(0, 10_000), stop_early=st.booleans())  # fmt: skip
+@settings(max_examples=draws(40), deadline=None)
 def test_the_first_informative_groups_of_the_stream_are_kept_whoever_finishes_first(
-    fates, begin, wanted, factor, max_draws, seed
+    fates, begin, wanted, factor, max_draws, seed, stop_early
 ):
     size = math.ceil(factor * wanted - 1e-9)
-    kept, num_draws = judge(fates, begin, wanted, size, max_draws)
-    options = {"prompts_per_step": wanted, "over_sample": factor, "max_draws": max_draws}
+    kept, num_draws, needed = judge(fates, begin, wanted, size, max_draws)
+    options = {"prompts_per_step": wanted, "over_sample": factor, "max_draws": max_draws, "stop_early": stop_early}
     stream, other = stream_of(fates, begin), stream_of(fates, begin)
     if not kept:
         with pytest.raises(ValueError, match=f"all {num_draws * size} tasks were skipped; the first: "):
@@ -100,7 +110,7 @@ def test_the_first_informative_groups_of_the_stream_are_kept_whoever_finishes_fi
     assert streams(at_once) == kept
     assert (at_once.groups, at_once.skipped, at_once.counts) == (late.groups, late.skipped, late.counts)
     assert stream.position == other.position == begin + num_draws * size
-    drawn = fates[begin : stream.position]
+    drawn = fates[begin : begin + needed] if stop_early else fates[begin : stream.position]
     assert [skip.stream - begin for skip in at_once.skipped] == [
         index for index, fate in enumerate(drawn) if fate in (TOO_LONG, NO_OPENING)
     ]
@@ -111,6 +121,7 @@ def test_the_first_informative_groups_of_the_stream_are_kept_whoever_finishes_fi
         "groups_kept": len(kept),
         "uninformative/uniform_groups": drawn.count(UNIFORM),
         "uninformative/no_valid_member": drawn.count(LOST),
+        "groups_stopped": num_draws * size - len(drawn),
     }
     assert counted == {name: count for name, count in found.items() if count}
     assert at_once.counts["trajectories"] == 2 * found["groups_sampled"]
@@ -121,7 +132,7 @@ def test_the_first_informative_groups_of_the_stream_are_kept_whoever_finishes_fi
 def test_a_run_that_goes_on_from_the_stream_s_position_is_the_run_never_interrupted(fates, stop, seed):
     # The first group of every draw can be sampled: this is about where the next step begins.
     fates = [MIXED if index % 3 == 0 else fate for index, fate in enumerate(fates)]
-    options = {"prompts_per_step": 2, "over_sample": 1.5, "max_draws": 2}
+    options = {"prompts_per_step": 2, "over_sample": 1.5, "max_draws": 2, "stop_early": True}
 
     def steps(number, position, **more):
         stream = stream_of(fates, position)
@@ -130,6 +141,103 @@ def test_a_run_that_goes_on_from_the_stream_s_position_is_the_run_never_interrup
     whole = steps(4, 0)
     position = whole[stop - 1][1] if stop else 0
     assert steps(4 - stop, position, seed=seed) == whole[stop:]
+
+
+class Silent(LocalPool):
+    """Never answers ``silent`` requests about tasks beyond the first two; steps: only of a task's second episode."""
+
+    def __init__(self, silent):
+        super().__init__(ENVIRONMENT)
+        self.silent, self.tasks = silent, {}
+        self.abandoned, self.unanswered, self.second = set(), set(), set()
+
+    def ask(self, name, task, ticket):
+        if name == self.silent and task.id not in ("task 0", "task 1"):
+            self.unanswered.add(ticket)
+        return ticket
+
+    def opening(self, task):
+        return self.ask("opening", task, super().opening(task))
+
+    def start(self, task):
+        episode = super().start(task)
+        self.second |= {episode} if task in self.tasks.values() else set()
+        self.tasks[episode] = task
+        return episode
+
+    def step(self, episode, text):
+        return self.ask("step" if episode in self.second else "", self.tasks[episode], super().step(episode, text))
+
+    def finish(self, episode):
+        return self.ask("finish", self.tasks[episode], super().finish(episode))
+
+    def score(self, task, transcripts):
+        return self.ask("score", task, super().score(task, transcripts))
+
+    def abandon(self, episode):
+        assert episode in self._episodes._living, "an episode ends once"
+        self.abandoned.add(episode)
+        super().abandon(episode)
+
+    def poll(self, timeout_seconds=0.0):
+        return [finished for finished in super().poll() if finished.ticket not in self.unanswered]
+
+
+@pytest.mark.parametrize("silent", ["turn", "opening", "step", "finish", "score"])
+def test_a_group_that_matters_no_more_holds_nobody_up(silent):
+    """Two groups are enough. Of the third, one member is over and the other waits for what never comes."""
+
+    class Sampler(FakeSampler):
+        def step(self):
+            late = {number for number, row in enumerate(self.rows) if row and row.stream > 1 and row.member == 1}
+            return [turn for turn in super().step() if not (silent == "turn" and turn.row in late)]
+
+    def script(stream, member, turn):
+        return "done" if turn == 3 or (stream > 1 and turn == member) else "add 1"
+
+    pool, samplers = Silent(silent), []
+
+    def roll_out(tasks, last_needed):
+        samplers.append(Sampler(CHAT, script, num_groups=3, num_rows=6, stops=True))
+        return run(None, tasks, sampler=samplers[-1], pool=pool, last_needed=last_needed)
+
+    sampled = sample_informative(
+        stream_of([MIXED] * 4).take,
+        roll_out,
+        prompts_per_step=2,
+        over_sample=2.0,
+        collate=partial(collate, pad_prompts_to=4, **BUCKETS),
+        informative=anything,
+    )
+    assert streams(sampled) == [0, 1]
+    assert sampled.counts["groups_stopped"] == 2
+    assert samplers[0].rows == [None] * 6
+    assert not pool._episodes._living
+    assert bool(pool.abandoned) == (silent in ("turn", "step"))
+
+
+def test_the_last_needed_moves_to_the_front():
+    """The last needed moves to the front as groups before it turn out to be worth it; nobody is judged twice."""
+    ended = {stream: [trajectory(stream, member) for member in range(2)] for stream in (1, 2, 3, 4)}
+
+    def judge(groups, _):
+        seen.append([group[0].stream for group in groups])
+        return ["dull" if group[0].stream == 2 else None for group in groups]
+
+    seen, answers = [], []
+
+    def roll_out(tasks, last_needed):
+        for streams in ([3], [2, 3], [2, 3, 4], [1, 2, 3, 4]):
+            answers.append(last_needed({stream: ended[stream] for stream in streams}))
+        return Rollout([ended[1], ended[2], ended[3]], [], Counter())
+
+    stream = stream_of([MIXED] * 6)
+    sampled = sample_informative(
+        stream.take, roll_out, prompts_per_step=2, over_sample=3.0, collate=None, informative=judge
+    )
+    assert answers == [None, None, 4, 3]
+    assert [stream for groups in seen for stream in groups] == [2, 3, 4, 1]  # each once
+    assert streams(sampled) == [1, 3]
 
 
 def test_anything_is_the_rollout_as_it_comes():

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from rlagents.sampling.decode import decode_block
+from rlagents.sampling.decode import decode_block, nothing_sampled
 from rlagents.sampling.rule import SamplingRule
 from rlagents.sampling.state import Rows, Window, empty_state
 from rlagents.sharding import kv_sharding, single_device_mesh
@@ -31,6 +31,8 @@ def compiled(decode_rows: int, window: Window):
         column,
         column,
         jax.ShapeDtypeStruct((decode_rows, 5), jnp.uint32),
+        jax.eval_shape(lambda: nothing_sampled(4, decode_rows)),
+        column,
         jax.ShapeDtypeStruct((1,), jnp.int32),
         rule=SamplingRule(),
         steps=4,
