@@ -19,10 +19,10 @@ import numpy as np
 def buckets_for(lengths: Sequence[int], count: int, *, multiple_of: int = 1) -> tuple[int, ...]:
     """Return at most ``count`` buckets that waste the fewest positions on ``lengths``, in ascending order.
 
-    The waste is ``sum_i (bucket(n_i) - n_i)`` with ``bucket(n)`` the smallest bucket that holds ``n``. Exact, by dynamic
-    programming over the ``d`` distinct lengths in ``O(count d^2)``: the best ``k`` buckets for the ``j`` shortest are
-    the best ``k - 1`` for the ``i < j`` shortest, and the length of the ``j``-th. There are fewer buckets than ``count``
-    only where they waste nothing.
+    The waste is ``sum_i (bucket(n_i) - n_i)`` with ``bucket(n)`` the smallest bucket that holds ``n``. Exact, by
+    dynamic programming over the ``d`` distinct lengths in ``O(count d^2)``: the best ``k`` buckets for the ``j``
+    shortest are the best ``k - 1`` for the ``i < j`` shortest, and the length of the ``j``-th. There are fewer buckets
+    than ``count`` only where they waste nothing.
 
     Args:
       lengths: in tokens, each 0 or more, as often as they occur.
