@@ -8,6 +8,7 @@ after the newest checkpoint; with another config, it refuses.
 """
 
 import contextlib
+import functools
 import sys
 import time
 from pathlib import Path
@@ -25,7 +26,6 @@ from rlagents.metrics import MetricsWriter
 from rlagents.progress import progress
 from rlagents.rollouts.collate import padding_fraction
 from rlagents.rollouts.driver import Rollout
-from rlagents.sharding import shard_batch
 from rlagents.timing import OneStepLate, PhaseTimer
 from rlagents.types import Batch, Kind, Metrics, Params
 from rlagents.warm_up import make_step, trace_batches
@@ -110,7 +110,11 @@ def reinforce(machinery: Machinery, workdir: Path, params: Params, timer: PhaseT
     shardings = learner.state_shardings(params, optimizer, method.init(), axes, machinery.mesh)
     state = learner.create_state(params, optimizer, method.init(), key, shardings)
     reference = learner.own_copy(params, machinery.param_shardings) if "reference" in method.needs else None
-    learn = learner.make_learner(
+    make_learner = learner.make_learner
+    if options.pack_micro_batches:
+        lengths = {name: config.buckets[name] for name in ("prefix_buckets", "member_buckets")}
+        make_learner = functools.partial(learner.make_packed_learner, **lengths)
+    learn = make_learner(
         method,
         machinery.passes(config.rule.temperature, options.members_per_micro_batch),
         optimizer,
@@ -150,7 +154,7 @@ def reinforce(machinery: Machinery, workdir: Path, params: Params, timer: PhaseT
                 sampled = machinery.roll_out(sampler, stream, step)
             with timer.phase("collate"):
                 batch = machinery.collate(sampled.groups, num_prompts=options.prompts_per_step)
-                on_device = shard_batch(batch, machinery.mesh)
+                on_device, placed = learn.place(batch)
             with timer.phase("prepare"):
                 facts = jax.block_until_ready(learn.prepare(state.params, reference, on_device))
             with timer.phase("update"):
@@ -164,7 +168,9 @@ def reinforce(machinery: Machinery, workdir: Path, params: Params, timer: PhaseT
                 sampler.load(state.params, step + 1)
             with timer.phase("log"):
                 write_conversations(workdir / "conversations" / f"step-{step:06d}.jsonl", sampled.groups[:1])
-                values = rollout_values(sampled, batch) | learner.report_values(*reports) | mean_values(credited)
+                values = (
+                    rollout_values(sampled, batch) | placed | learner.report_values(*reports) | mean_values(credited)
+                )
             seconds = time.perf_counter() - start
             pace = values["tokens_sampled"] / seconds
             metrics.write(step, values | {"seconds": seconds, "tokens_per_second": pace} | timer.take())
