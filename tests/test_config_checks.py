@@ -106,7 +106,9 @@ def test_what_works_is_taken(values, experiment, no_workers):
 
 def test_several_processes_pack_no_micro_batches(experiment, no_workers, monkeypatch):
     monkeypatch.setattr(config_checks.jax, "process_count", lambda: 2)
-    assert "rl.pack_micro_batches is True, but 2 processes train" in refusal(changed({"rl.pack_micro_batches": True}), experiment)
+    assert "rl.pack_micro_batches is True, but 2 processes train" in refusal(
+        changed({"rl.pack_micro_batches": True}), experiment
+    )
     config_checks.check_division(changed({"rl.pack_micro_batches": False}), prompt_shards=8)
 
 

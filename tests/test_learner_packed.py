@@ -209,6 +209,8 @@ def test_no_token_moves_between_devices():
     np.testing.assert_array_equal(back, batch.rollout)
     np.testing.assert_array_equal(sequences.tokens, np.asarray(batch.sequences.tokens)[[1, 2, 4, 7], :, :4])
     np.testing.assert_array_equal(sequences.prefix, np.asarray(batch.sequences.prefix)[[1, 2, 4, 7], :3])
+    for own, cut, most in (("prefix_length", sequences.prefix_length, 3), ("length", sequences.length, 4)):
+        np.testing.assert_array_equal(cut, np.minimum(np.asarray(getattr(batch.sequences, own))[[1, 2, 4, 7]], most))
 
 
 def test_an_emptied_batch_runs_no_micro_batch_and_moves_nothing():
