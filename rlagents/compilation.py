@@ -57,14 +57,14 @@ def _configure(settings: Mapping[str, Any]) -> None:
 def planned_programs(config: Config, *, max_prefix_tokens: int) -> dict[str, int]:
     """How many programs each jitted function may become, by name: its shapes, as ``config`` allows them.
 
-    Only what trains and samples is counted; setting up compiles some tens of small ones besides. ``max_prefix_tokens``
-    is the sampler's.
+    Only what trains and samples is counted; setting up, and cutting out packed micro-batches, compile some tens of
+    small ones besides. ``max_prefix_tokens`` is the sampler's.
     """
     planned: dict[str, int] = {}
     if config.supervised.steps:
         planned["warm-up step"] = _shapes(config.trace_buckets)
     if config.rl.steps:
-        planned |= dict.fromkeys(("prepare", "credit", "step"), _shapes(config.buckets))
+        planned |= _learner_programs(config)
         planned |= _sampler_programs(max_prefix_tokens, config.sampler.max_member_tokens)
     return planned
 
@@ -115,8 +115,16 @@ class Compilations:
             self._read.append(event)
 
 
-def _shapes(buckets: Config) -> int:
-    return math.prod(len(set(buckets[f"{name}_buckets"])) for name in ("prefix", "member", "turn"))
+def _learner_programs(config: Config) -> dict[str, int]:
+    shapes = _shapes(config.buckets)
+    if not config.rl.pack_micro_batches:
+        return dict.fromkeys(("prepare", "credit", "step"), shapes)
+    of_sequences = _shapes(config.buckets, "prefix", "member")
+    return {"scores": of_sequences, "credit": shapes, "start": shapes, "accumulate": shapes, "apply": 1}
+
+
+def _shapes(buckets: Config, *axes: str) -> int:
+    return math.prod(len(set(buckets[f"{name}_buckets"])) for name in axes or ("prefix", "member", "turn"))
 
 
 def _sampler_programs(max_prefix_tokens: int, max_member_tokens: int) -> dict[str, int]:

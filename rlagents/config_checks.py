@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
+import jax
 from ml_collections import ConfigDict
 
 from rlagents import sharding
@@ -35,6 +36,7 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
         "members_per_micro_batch",
         "updates_per_batch",
         "epochs",
+        "pack_micro_batches",
         "over_sample",
         "max_draws",
         "stop_early",
@@ -108,6 +110,11 @@ def check_counts(config: Config) -> None:
             f"rl.rollouts_ahead is {rollouts_ahead!r}; give 0 (every batch is sampled with the weights that learn from "
             "it) or 1 (it is sampled while the update before it runs, with weights one version behind)."
         )
+    if not isinstance(config.rl.pack_micro_batches, bool):
+        raise ValueError(
+            f"rl.pack_micro_batches is {config.rl.pack_micro_batches!r}; give True (micro-batches of prompts of like "
+            "length, each padded to its own bucket) or False (all padded as the batch is)."
+        )
     over_sample = config.rl.over_sample
     if not isinstance(over_sample, Real) or not 1.0 <= float(over_sample) < math.inf:
         raise ValueError(
@@ -152,8 +159,14 @@ def check_division(config: Config, prompt_shards: int) -> None:
 
     Of ``prompts_per_step`` prompts each update takes ``prompts_per_step / updates_per_batch``, in micro-batches of
     ``prompts_per_micro_batch``, each split over the mesh; of each group ``members_per_micro_batch`` at a time.
+    They are packed by length in one process only: each knows no lengths but those of its own prompts.
     """
     options = config.rl
+    if options.pack_micro_batches and jax.process_count() > 1:
+        raise ValueError(
+            f"rl.pack_micro_batches is True, but {jax.process_count()} processes train, which would have to agree on "
+            "one plan; set rl.pack_micro_batches=False."
+        )
     _check_divides("rl.updates_per_batch", options.updates_per_batch, "rl.prompts_per_step", options.prompts_per_step)
     _check_micro_batch(
         "rl", options, "the prompts of an update", options.prompts_per_step // options.updates_per_batch, prompt_shards

@@ -9,6 +9,7 @@ folder, relative to DIR; empty for none), so that the next run of the same shape
 """
 
 import contextlib
+import functools
 import sys
 import time
 from pathlib import Path
@@ -28,7 +29,6 @@ from rlagents.rollouts.ahead import RolloutsAhead
 from rlagents.rollouts.driver import Rollout
 from rlagents.rollouts.members import TurnSampler
 from rlagents.rollouts.stored import from_document, to_document
-from rlagents.sharding import shard_batch
 from rlagents.step_log import Line, StepLog, rollout_values
 from rlagents.timing import OneStepLate, PhaseTimer
 from rlagents.types import Params
@@ -123,7 +123,11 @@ def reinforce(machinery: Machinery, workdir: Path, params: Params, timer: PhaseT
     shardings = learner.state_shardings(params, optimizer, method.init(), axes, machinery.mesh)
     state = learner.create_state(params, optimizer, method.init(), key, shardings)
     reference = learner.own_copy(params, machinery.param_shardings) if "reference" in method.needs else None
-    learn = learner.make_learner(
+    make_learner = learner.make_learner
+    if options.pack_micro_batches:
+        lengths = {name: config.buckets[name] for name in ("prefix_buckets", "member_buckets")}
+        make_learner = functools.partial(learner.make_packed_learner, **lengths)
+    learn = make_learner(
         method,
         machinery.passes(config.rule.temperature, options.members_per_micro_batch),
         optimizer,
@@ -182,7 +186,7 @@ def reinforce(machinery: Machinery, workdir: Path, params: Params, timer: PhaseT
                 ahead.begin(done)
             with timer.phase("collate"):
                 batch = machinery.collate(sampled.groups, num_prompts=options.prompts_per_step)
-                on_device = shard_batch(batch, machinery.mesh)
+                on_device, placed = learn.place(batch)
             with timer.phase("update"), ahead.learner_turn():
                 facts = learn.prepare(state.params, reference, on_device)
                 state, credit, credited = learn.credit(state, on_device, facts)
@@ -196,7 +200,7 @@ def reinforce(machinery: Machinery, workdir: Path, params: Params, timer: PhaseT
                 sampler.load(state.params, done)
             with timer.phase("log"):
                 write_conversations(workdir / "conversations" / f"step-{step:06d}.jsonl", sampled.groups[:1])
-                values = rollout_values(sampled, batch, version=step)
+                values = rollout_values(sampled, batch, version=step) | placed
             seconds = time.perf_counter() - start
             pace = values["tokens_sampled"] / seconds
             values |= {"seconds": seconds, "tokens_per_second": pace} | timer.take()

@@ -85,14 +85,19 @@ def test_the_folder_is_relative_to_the_run_and_may_be_none(tmp_path):
 
 def test_planned_programs_are_the_shapes_that_buckets_and_limits_allow():
     config = procedural.get_config()
-    # Traces have two member buckets. Rows of 256 tokens are read whole, by halves or by quarters.
-    wanted = {"warm-up step": 2, "prepare": 1, "credit": 1, "step": 1, "prefill": 1, "extend": 3, "decode": 3}
+    # Traces have two member buckets. Rows of 256 tokens are read by quarters.
+    wanted = {"warm-up step": 2, "prepare": 1, "credit": 1, "step": 1, "prefill": 1, "extend": 4, "decode": 4}
     assert planned_programs(config, max_prefix_tokens=112) == wanted
-    assert described(wanted).startswith("programs to compile: at most 12 (warm-up step 2, prepare 1, credit 1, ")
+    assert described(wanted).startswith("programs to compile: at most 14 (warm-up step 2, prepare 1, credit 1, ")
     config.supervised.steps = 0
     config.buckets.update({"prefix_buckets": (500, 1000), "member_buckets": (64, 64, 128, 256)})
     # A prefix of 1000 is computed at 1000, 500, 250 or 125 tokens, and read whole or by half.
-    wanted = {"prepare": 6, "credit": 6, "step": 6, "prefill": 4, "extend": 6, "decode": 6}
+    wanted = {"prepare": 6, "credit": 6, "step": 6, "prefill": 4, "extend": 8, "decode": 8}
     assert planned_programs(config, max_prefix_tokens=1000) == wanted
+    # Packed micro-batches are cut to pairs of buckets, whatever the batch; rewards have turns besides.
+    config.rl.pack_micro_batches = True
+    config.buckets.turn_buckets = (2, 4)
+    wanted = {"scores": 6, "credit": 12, "start": 12, "accumulate": 12, "apply": 1, "prefill": 4, "extend": 8}
+    assert planned_programs(config, max_prefix_tokens=1000) == wanted | {"decode": 8}
     config.rl.steps = 0
     assert planned_programs(config, max_prefix_tokens=1000) == {}

@@ -73,6 +73,7 @@ BAD_VALUES = [
         ({"rl.over_sample": value}, f"rl.over_sample is {value!r}; give a number >= 1")
         for value in (0.5, "2", float("inf"), float("nan"))
     ],
+    ({"rl.pack_micro_batches": 1}, "rl.pack_micro_batches is 1; give True"),
     ({"supervised.steps": -1}, "supervised.steps is -1"),
     ({"supervised.traces": 0}, "supervised.traces is 0"),
     ({"evaluation.samples_per_task": 0}, "evaluation.samples_per_task is 0"),
@@ -111,6 +112,7 @@ def test_bad_values_are_refused(values, said, experiment, no_workers):
         {"rl.group_size": 4, "rl.members_per_micro_batch": 2},
         {"rl.over_sample": 3, "rl.max_draws": 5},
         {"compilation_cache": ""},
+        {"rl.pack_micro_batches": True},
         # The sampler has no room for more.
         {"limits.max_response_tokens": 500},
         {"supervised": ConfigDict({"steps": 0})},
@@ -118,6 +120,14 @@ def test_bad_values_are_refused(values, said, experiment, no_workers):
 )
 def test_what_works_is_taken(values, experiment, no_workers):
     machinery.assemble(changed(values), experiment).close()
+
+
+def test_several_processes_pack_no_micro_batches(experiment, no_workers, monkeypatch):
+    monkeypatch.setattr(config_checks.jax, "process_count", lambda: 2)
+    assert "rl.pack_micro_batches is True, but 2 processes train" in refusal(
+        changed({"rl.pack_micro_batches": True}), experiment
+    )
+    config_checks.check_division(changed({"rl.pack_micro_batches": False}), prompt_shards=8)
 
 
 def test_evaluation_alone_may_take_the_most_likely_token(experiment, no_workers):
@@ -143,6 +153,7 @@ def test_the_shipped_configs_pass(config):
         ("trace_buckets", "the config has no trace_buckets, which the warm-up needs"),
         ("rl.group_size", "the config has no rl.group_size; rl needs steps, prompts_per_step, group_size"),
         ("rl.over_sample", "the config has no rl.over_sample"),
+        ("rl.pack_micro_batches", "the config has no rl.pack_micro_batches"),
         ("rl.max_draws", "the config has no rl.max_draws"),
         ("rl.stop_early", "the config has no rl.stop_early"),
         ("rl.rollouts_ahead", "the config has no rl.rollouts_ahead"),

@@ -185,12 +185,13 @@ def test_the_host_waits_once_a_step_and_reads_what_was_learned_a_step_late(whole
 def test_the_learner_s_log_probs_are_those_that_the_sampler_recorded(whole):
     """In the first update of each step, so the weights that sampled are those that learn, and so is the temperature."""
     config = small_config()
-    config.rl.update({"epochs": 1, "over_sample": 1.0, "max_draws": 1})
+    config.rl.update({"epochs": 1, "over_sample": 1.0, "max_draws": 1, "pack_micro_batches": True})
     with tempfile.TemporaryDirectory() as folder:
         run(config, Path(folder) / "run", informative=anything)
         rows = read_metrics(Path(folder) / "run" / "metrics.jsonl")
     assert [row["updates_applied"] for row in rows] == [1, 1, 1, 1]
     assert max(row["rollout_gap"] for row in rows) < 1e-4
+    assert all(row["padding_fraction_packed"] <= row["padding_fraction"] for row in rows)
     # Every group of a draw is taken as it comes.
     drawn = [[row[f"rollout/{name}"] for name in ("draws", "groups_sampled", "groups_kept")] for row in rows]
     assert drawn == [[1, 8, 8]] * 4

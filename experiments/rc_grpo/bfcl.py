@@ -56,6 +56,7 @@ def smollm2_135m() -> ConfigDict:
                 "members_per_micro_batch": config_dict.placeholder(int),
                 "updates_per_batch": 1,
                 "epochs": 1,
+                "pack_micro_batches": True,
                 "over_sample": 1.0,
                 "max_draws": 1,
                 "stop_early": True,

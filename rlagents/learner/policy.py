@@ -1,5 +1,6 @@
 """Learning from rollouts: prepare facts, assign credit once, take the updates.
 
+    batch, _ = learner.place(host_batch)
     facts = learner.prepare(state.params, reference_params, batch)
     state, credit, metrics = learner.credit(state, batch, facts)
     for update in learner.schedule:
@@ -10,37 +11,22 @@ Credit runs once per rollout batch, on whole groups. An update batch is a slice 
 add up to the gradient of the whole.
 """
 
-import dataclasses
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Int
 
 from rlagents import sharding
+from rlagents.learner.binding import Learner, Totals, bind, open_update
 from rlagents.learner.optimizer import Optimizer
-from rlagents.learner.passes import Passes, Scores, split_over
+from rlagents.learner.passes import Passes, Scores
 from rlagents.learner.slices import by_prompts, join_prompts, sum_over, update_batch
 from rlagents.learner.state import TrainState
-from rlagents.learner.update import StepReport, apply_update, token_counts
-from rlagents.methods import border
+from rlagents.learner.update import StepReport, apply_update
 from rlagents.methods.method import Method
-from rlagents.types import Batch, Credit, LogProbs, Mean, Metrics, Params, Sequences
-
-
-class Learner(NamedTuple):
-    """Jitted pure functions; see the module's example. Nothing here recompiles for batches of one shape."""
-
-    prepare: Callable[[Params, Params | None, Batch], LogProbs]
-    """``(params, reference_params, batch) -> facts``: without gradient, only what the method needs."""
-    credit: Callable[[TrainState, Batch, LogProbs], tuple[TrainState, Credit, Metrics]]
-    """``(state, batch, facts) -> (state, credit, metrics)``: only ``method_state`` is new in the state."""
-    step: Callable[[TrainState, Batch, LogProbs, Credit, Array | np.int32], tuple[TrainState, StepReport]]
-    """``(state, batch, facts, credit, update) -> (state, report)``; the state given is donated: never use it again."""
-    schedule: tuple[np.int32, ...]
-    """Which slice of the rollout batch each update takes, epoch after epoch."""
+from rlagents.types import Batch, Credit, LogProbs, Params
 
 
 def make_learner(
@@ -67,71 +53,34 @@ def make_learner(
             "prompts_per_micro_batch, updates_per_batch and epochs must be 1 or more, found "
             f"{prompts_per_micro_batch}, {updates_per_batch} and {epochs}"
         )
-    schedule = (*np.arange(updates_per_batch, dtype=np.int32),) * epochs
-    single = len(schedule) == 1
-    wanted = method.needs if single else method.needs | {"old"}
     mesh = shardings.step.mesh
-    passes = split_over(mesh, passes)
-    everywhere = sharding.replicated(mesh)
-    along_prompts = sharding.prompt_sharding(mesh)
+    bound = bind(method, passes, shardings, updates_per_batch=updates_per_batch, epochs=epochs)
 
-    def scores(params: Params, sequences: Sequences) -> Scores:
-        cut = by_prompts(sequences, prompts_per_micro_batch, mesh)
-        return join_prompts(jax.lax.map(lambda piece: passes.scores(params, piece), cut))
+    def place(batch: Batch) -> tuple[Batch, dict[str, float]]:
+        return sharding.shard_batch(batch, mesh), {}
 
     def prepare(params: Params, reference_params: Params | None, batch: Batch) -> LogProbs:
-        log_prob = entropy = reference = None
-        if wanted & {"old", "old_entropy"}:
-            log_prob, entropy = scores(params, batch.sequences)
-        if "reference" in wanted:
-            if reference_params is None:
-                raise ValueError("the method compares with a reference model: pass reference_params to prepare")
-            reference, _ = scores(reference_params, batch.sequences)
-        return LogProbs(
-            # The live policy is no fact; each step fills it in.
-            policy=jnp.zeros(batch.rollout.shape, jnp.float32),
-            old=log_prob if "old" in wanted else None,
-            old_entropy=entropy if "old_entropy" in wanted else None,
-            reference=reference,
-            rollout=batch.rollout if "rollout" in wanted else None,
-        )
+        def scores(params: Params) -> Scores:
+            cut = by_prompts(batch.sequences, prompts_per_micro_batch, mesh)
+            return join_prompts(jax.lax.map(lambda piece: bound.passes.scores(params, piece), cut))
 
-    def credit(method_state: Any, batch: Batch, facts: LogProbs) -> tuple[Credit, Any, Metrics]:
-        return method.credit(method_state, facts, batch.rewards, batch.masks)
+        blank = jnp.zeros(batch.rollout.shape, jnp.float32)
+        return bound.facts(scores, blank, params, reference_params, batch)
 
     def step(
         state: TrainState, batch: Batch, facts: LogProbs, credit: Credit, update: Int[Array, ""]
     ) -> tuple[TrainState, StepReport]:
         batch, facts, credit = update_batch((batch, facts, credit), update, updates_per_batch, mesh)
-        measures = method.measures(credit, batch.masks)
+        measures, counts, empty = open_update(method, batch.sequences, batch.masks, credit)
 
-        def term(log_prob: Array, entropy: Array, data: tuple) -> tuple[Array, Metrics]:
-            facts, rollout, credit, masks, measures = data
-            live = dataclasses.replace(facts, policy=log_prob, entropy=entropy)
-            if single:
-                live = border.on_policy(live)
-            loss, metrics = method.loss(state.method_state, live, credit, masks, measures)
-            gap = jnp.abs(jax.lax.stop_gradient(log_prob) - rollout)
-            return loss, metrics | {"rollout_gap": Mean.of(gap, credit.mask)}
-
-        def gradient(piece: tuple[Sequences, tuple]) -> tuple[tuple[Array, Metrics], Params]:
-            return passes.gradient(term, state.params, *piece)
-
-        def place(total: tuple[Any, Params]) -> tuple[Any, Params]:
-            return total[0], jax.lax.with_sharding_constraint(total[1], shardings.params)
+        def place(totals: Totals) -> Totals:
+            return totals[0], jax.lax.with_sharding_constraint(totals[1], shardings.params)
 
         data = (batch.sequences, (facts, batch.rollout, credit, batch.masks, measures))
-        (loss, metrics), total = sum_over(gradient, by_prompts(data, prompts_per_micro_batch, mesh), place)
-        empty = ~jnp.any(jnp.stack([jnp.any(measure != 0) for measure in jax.tree.leaves(measures)]))
-        counts = token_counts(batch.sequences, batch.masks, credit.mask)
+        cut = by_prompts(data, prompts_per_micro_batch, mesh)
+        (loss, metrics), total = sum_over(partial(bound.gradient, state.params, state.method_state), cut, place)
         return apply_update(state, loss, total, metrics, counts, empty, optimizer)
 
-    prepare_jit = jax.jit(prepare, out_shardings=along_prompts)
-    credit_jit = jax.jit(credit, out_shardings=(along_prompts, shardings.method_state, everywhere))
-    step_jit = jax.jit(step, donate_argnums=0, out_shardings=(shardings, everywhere))
-
-    def credit_of(state: TrainState, batch: Batch, facts: LogProbs) -> tuple[TrainState, Credit, Metrics]:
-        assigned, method_state, metrics = credit_jit(state.method_state, batch, facts)
-        return dataclasses.replace(state, method_state=method_state), assigned, metrics
-
-    return Learner(prepare_jit, credit_of, step_jit, schedule)
+    prepare_jit = jax.jit(prepare, out_shardings=sharding.prompt_sharding(mesh))
+    step_jit = jax.jit(step, donate_argnums=0, out_shardings=(shardings, sharding.replicated(mesh)))
+    return Learner(place, prepare_jit, bound.credit, step_jit, bound.schedule)

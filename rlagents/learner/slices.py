@@ -41,6 +41,16 @@ def update_batch(tree: T, index: Array, updates: int, mesh: Mesh) -> T:
     return sharding.constrain_prompts(taken, mesh)
 
 
+def back_in_batch(tree: T, index: Array, updates: int, mesh: Mesh) -> T:
+    """Undo ``update_batch``: leaves ``[p, ...]`` with slice ``index`` back in its places, and 0 elsewhere."""
+
+    def place(x: Array) -> Array:
+        strided = jnp.zeros((x.shape[0], updates, *x.shape[1:]), x.dtype)
+        return jax.lax.dynamic_update_index_in_dim(strided, x, index, axis=1).reshape(-1, *x.shape[1:])
+
+    return sharding.constrain_prompts(jax.tree.map(place, tree), mesh)
+
+
 def by_prompts(tree: T, prompts: int, mesh: Mesh) -> T:
     """Cut every leaf ``[p, ...]`` into ``[p / prompts, prompts, ...]``, each piece split over the mesh.
 
@@ -80,13 +90,18 @@ def add(total: T, term: T) -> T:
     return jax.tree.map(lambda a, b: a + b.astype(a.dtype), total, term)
 
 
+def zeros_like_sum(function: Callable[..., T], *arguments: Any) -> T:
+    """Return a sum of no ``function(*arguments)`` yet: zeros of its shapes, at least in float32."""
+    shapes = jax.eval_shape(function, *arguments)
+    return jax.tree.map(lambda s: jnp.zeros(s.shape, jnp.promote_types(s.dtype, jnp.float32)), shapes)
+
+
 def sum_over(function: Callable[[Any], T], cut: Any, place: Callable[[T], T] = lambda total: total) -> T:
     """Return the sum of ``function(piece)`` over the leading axis of ``cut``, one piece at a time, at least in float32.
 
     ``place`` constrains the running total to its sharding.
     """
-    shapes = jax.eval_shape(function, jax.tree.map(lambda x: x[0], cut))
-    zero = jax.tree.map(lambda s: jnp.zeros(s.shape, jnp.promote_types(s.dtype, jnp.float32)), shapes)
+    zero = zeros_like_sum(function, jax.tree.map(lambda x: x[0], cut))
 
     def step(total: T, piece: Any) -> tuple[T, None]:
         return place(add(total, function(piece))), None

@@ -1,0 +1,127 @@
+"""A method bound to a model: what learning from rollouts computes, however batches are cut."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from rlagents import sharding
+from rlagents.learner.passes import Passes, Scores, split_over
+from rlagents.learner.state import TrainState
+from rlagents.learner.update import StepReport, token_counts
+from rlagents.methods import border
+from rlagents.methods.method import Measures, Method
+from rlagents.types import Batch, Credit, LogProbs, Masks, Mean, Metrics, Params, Sequences
+
+TokenData = tuple[LogProbs, Float[Array, "p g t"], Credit, Masks, Measures]
+"""``(facts, rollout, credit, masks, measures)``: what the loss reads beside the live policy."""
+
+Totals = tuple[tuple[Float[Array, ""], Metrics], Params]
+"""``((loss, metrics), gradient)``: sums over tokens, which add up across micro-batches."""
+
+
+class Learner(NamedTuple):
+    """Pure functions; see the example of ``policy``. Nothing here recompiles for batches of one shape."""
+
+    place: Callable[[Batch], tuple[Any, dict[str, float]]]
+    """``host batch -> (batch on the devices, metrics)``: as the other functions take it, and what was found there."""
+    prepare: Callable[[Params, Params | None, Any], LogProbs]
+    """``(params, reference_params, batch) -> facts``: without gradient, only what the method needs."""
+    credit: Callable[[TrainState, Any, LogProbs], tuple[TrainState, Credit, Metrics]]
+    """``(state, batch, facts) -> (state, credit, metrics)``: only ``method_state`` is new in the state."""
+    step: Callable[[TrainState, Any, LogProbs, Credit, Array | np.int32], tuple[TrainState, StepReport]]
+    """``(state, batch, facts, credit, update) -> (state, report)``; the state given is donated: never use it again."""
+    schedule: tuple[np.int32, ...]
+    """Which slice of the rollout batch each update takes, epoch after epoch."""
+
+
+class Binding(NamedTuple):
+    """What does not depend on how batches are cut into micro-batches; all but ``credit`` is for use inside jit."""
+
+    schedule: tuple[np.int32, ...]
+    passes: Passes
+    facts: Callable[[Callable[[Params], Scores], Array, Params, Params | None, Batch], LogProbs]
+    """``(scores, blank, params, reference_params, batch) -> facts``; ``scores(params)`` runs the whole batch."""
+    credit: Callable[[TrainState, Batch, LogProbs], tuple[TrainState, Credit, Metrics]]
+    gradient: Callable[[Params, Any, tuple[Sequences, TokenData]], Totals]
+    """``(params, method_state, (sequences, data)) -> totals`` of any prompts of an update batch."""
+
+
+class Opened(NamedTuple):
+    """What an update batch gives before its first micro-batch runs."""
+
+    measures: Measures
+    counts: dict[str, Int[Array, ""]]
+    empty: Bool[Array, ""]
+    """No token carries weight."""
+
+
+def open_update(method: Method, sequences: Sequences, masks: Masks, credit: Credit) -> Opened:
+    """Weigh and count the tokens of an update batch."""
+    measures = method.measures(credit, masks)
+    empty = ~jnp.any(jnp.stack([jnp.any(measure != 0) for measure in jax.tree.leaves(measures)]))
+    return Opened(measures, token_counts(sequences, masks, credit.mask), empty)
+
+
+def bind(method: Method, passes: Passes, shardings: Any, *, updates_per_batch: int, epochs: int) -> Binding:
+    """Bind ``method`` to a model, for ``epochs * updates_per_batch`` updates from each rollout batch.
+
+    With a single update ``old`` is the gradient-free policy itself; with several it is a fact.
+    """
+    schedule = (*np.arange(updates_per_batch, dtype=np.int32),) * epochs
+    single = len(schedule) == 1
+    wanted = method.needs if single else method.needs | {"old"}
+    mesh = shardings.step.mesh
+    passes = split_over(mesh, passes)
+
+    def facts(
+        scores: Callable[[Params], Scores],
+        blank: Array,
+        params: Params,
+        reference_params: Params | None,
+        batch: Batch,
+    ) -> LogProbs:
+        log_prob = entropy = reference = None
+        if wanted & {"old", "old_entropy"}:
+            log_prob, entropy = scores(params)
+        if "reference" in wanted:
+            if reference_params is None:
+                raise ValueError("the method compares with a reference model: pass reference_params to prepare")
+            reference, _ = scores(reference_params)
+        return LogProbs(
+            # The live policy is no fact; each step fills it in.
+            policy=blank,
+            old=log_prob if "old" in wanted else None,
+            old_entropy=entropy if "old_entropy" in wanted else None,
+            reference=reference,
+            rollout=batch.rollout if "rollout" in wanted else None,
+        )
+
+    def gradient(params: Params, method_state: Any, piece: tuple[Sequences, TokenData]) -> Totals:
+        def term(log_prob: Array, entropy: Array, data: TokenData) -> tuple[Array, Metrics]:
+            facts, rollout, credit, masks, measures = data
+            live = dataclasses.replace(facts, policy=log_prob, entropy=entropy)
+            if single:
+                live = border.on_policy(live)
+            loss, metrics = method.loss(method_state, live, credit, masks, measures)
+            gap = jnp.abs(jax.lax.stop_gradient(log_prob) - rollout)
+            return loss, metrics | {"rollout_gap": Mean.of(gap, credit.mask)}
+
+        return passes.gradient(term, params, *piece)
+
+    def assign(method_state: Any, batch: Batch, facts: LogProbs) -> tuple[Credit, Any, Metrics]:
+        return method.credit(method_state, facts, batch.rewards, batch.masks)
+
+    assign_jit = jax.jit(
+        assign, out_shardings=(sharding.prompt_sharding(mesh), shardings.method_state, sharding.replicated(mesh))
+    )
+
+    def credit(state: TrainState, batch: Batch, facts: LogProbs) -> tuple[TrainState, Credit, Metrics]:
+        assigned, method_state, metrics = assign_jit(state.method_state, batch, facts)
+        return dataclasses.replace(state, method_state=method_state), assigned, metrics
+
+    return Binding(schedule, passes, facts, credit, gradient)
