@@ -15,19 +15,13 @@ import optax
 
 from experiments.benchmarks import rollout, shapes
 from rlagents import learner, models
+from rlagents.compilation import compilers_memory_returned
 from rlagents.machinery import random_params
 from rlagents.methods import recipes
-from rlagents.models.layers import SAVE_ATTENTION
+from rlagents.model_passes import model_passes
 from rlagents.sampling import Turn
 from rlagents.sharding import shard_batch, single_device_mesh
 from rlagents.types import Batch, Kind, LogProbs, Masks, Rewards, Sequences
-
-REMAT = {
-    "attention": SAVE_ATTENTION,
-    "nothing": jax.checkpoint_policies.nothing_saveable,
-    "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
-    "everything": jax.checkpoint_policies.everything_saveable,
-}
 
 
 def make_batch(flags: argparse.Namespace, asked: list[list[int]], turns: list[list[Turn]]) -> Batch:
@@ -77,11 +71,24 @@ def update(
     return learn.step(state, batch, facts, credit, learn.schedule[0])
 
 
+def add_flags(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """The keys of ``config.passes``."""
+    for name, default in (("loss-chunk", 256), ("head-chunk", 256), ("layer-chunk", 1536)):
+        parser.add_argument(f"--{name}-tokens", type=int, default=default)
+    parser.add_argument("--activation-gigabytes", type=float, default=0.0)
+    return parser
+
+
+def passes_options(flags: argparse.Namespace) -> dict[str, Any]:
+    """As ``model_passes`` takes them."""
+    names = ("loss_chunk_tokens", "head_chunk_tokens", "layer_chunk_tokens", "activation_gigabytes")
+    return {name: getattr(flags, name) for name in names}
+
+
 def main() -> None:
     """Measure and print."""
     parser = rollout.add_flags(shapes.arguments(__doc__))
-    parser.add_argument("--remat", default="attention", choices=sorted(REMAT))
-    flags = shapes.with_flags(parser)
+    flags = shapes.with_flags(add_flags(parser))
     config, watch, mesh = shapes.decoder_config(flags), shapes.Stopwatch(), single_device_mesh()
     params = random_params(config)(jax.random.key(0), None)
     method = recipes.grpo(kl_coefficient=flags.beta)
@@ -90,9 +97,7 @@ def main() -> None:
     state = learner.create_state(params, optimizer, method.init(), jax.random.key(0), shardings)
     learn = learner.make_learner(
         method,
-        learner.whole_groups(
-            partial(models.token_log_probs, config, temperature=flags.temperature, remat_policy=REMAT[flags.remat])
-        ),
+        model_passes(config, flags.temperature, **passes_options(flags)),
         optimizer,
         shardings,
         prompts_per_micro_batch=flags.train_micro or flags.prompts,
@@ -121,4 +126,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with compilers_memory_returned():
+        main()
