@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 MESH_AXES = ("data", "fsdp", "tensor")
 
@@ -138,7 +138,7 @@ def prompt_sharding(mesh: Mesh, axis: int = 0) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec(*(None,) * axis, RULES["prompts"]))
 
 
-def prompt_shards(mesh: Mesh) -> int:
+def prompt_shards(mesh: Mesh | AbstractMesh) -> int:
     """Return into how many parts the prompts of a batch are split."""
     return math.prod(mesh.shape[axis] for axis in RULES["prompts"])
 
