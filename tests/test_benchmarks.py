@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.benchmarks import compare, machine, shapes, train_step, work
+from experiments.benchmarks import compare, gradient_pass, growth, machine, shapes, train_step, work
 from rlagents import models
 
 TINY = [
@@ -69,12 +69,33 @@ def test_work_of_a_step_is_that_of_a_loop_over_its_tokens():
 
 
 def test_one_process_samples_trains_and_prints_a_line(monkeypatch, capsys):
+    seen, update = [], train_step.update
+
+    def updated(learn, state, batch, facts):
+        params = jax.tree.map(np.array, state.params)
+        state, report = update(learn, state, batch, facts)
+        seen.append((params, batch, facts, report))
+        return state, report
+
+    monkeypatch.setattr(train_step, "update", updated)
     monkeypatch.setattr(sys, "argv", ["train_step", *TINY])
     train_step.main()
     (line,) = capsys.readouterr().out.splitlines()
     line = json.loads(line)
     assert {"rollout_tok_s", "train_step_s", "max_rss_mb", "other_procs_cores"} <= set(line)
     assert (line["prompts"], line["group"], line["vocab"], line["framework"]) == (2, 3, 40, "rlagents")
+
+    # Measured alone, the gradient is that of the step.
+    *arguments, report = seen[-1]
+    flags, watch = train_step.add_flags(shapes.arguments(None)).parse_args(TINY), shapes.Stopwatch()
+    ((loss, _), gradient), figures = gradient_pass.timed_passes(flags, *arguments, watch)
+    np.testing.assert_allclose(loss, report.loss, rtol=2e-5)
+    norm = np.sqrt(sum(np.sum(np.square(leaf)) for leaf in jax.tree.leaves(gradient)))
+    np.testing.assert_allclose(norm, report.gradient_norm, rtol=2e-5)
+    assert norm > 0
+    assert figures["temp_mb"] > 0
+    batch, random = arguments[1], gradient_pass.random_batch(flags)
+    assert jax.tree.map(np.shape, random) == jax.tree.map(np.shape, batch)
 
 
 def test_what_cannot_be_measured_is_refused(capsys):
@@ -102,3 +123,49 @@ def test_ours_is_compared_with_the_better_peer():
 def test_a_peer_that_fails_says_why():
     with pytest.raises(RuntimeError, match=r"exited 3: .*no such shape"):
         compare.measure([sys.executable, "-c", "import sys; print('no such shape', file=sys.stderr); sys.exit(3)"], [])
+
+
+def line_of(given):
+    """As ``gradient_pass`` prints it, of a machine whose time, memory and compile time are known."""
+    flags = train_step.add_flags(shapes.arguments(None)).parse_args(given)
+    line = {name.replace("-", "_"): value for name, value in vars(flags).items()}
+    flops = train_step.counted_flops(flags, passes_without_gradient=0)
+    line |= {"flops": flops, "gradient_s": flops / 1e11, "max_rss_mb": 500, "other_procs_cores": 0.0}
+    return line | {"temp_mb": growth.tokens(line) / 100, "trace_s": 1.0, "compile_s": 0.5 * flags.layers}
+
+
+def test_growth_is_measured_cell_by_cell_and_shown_beside_what_it_should_be(monkeypatch, capsys):
+    run = []
+
+    def measure(command, given):
+        assert command == [sys.executable, "-m", "experiments.benchmarks.gradient_pass"]
+        run.append(given)
+        return line_of(given)
+
+    monkeypatch.setattr(growth, "measure", measure)
+    axes = ["--axis", "prefix", "depth", "--sizes", "prefix=64,256,1024", "--sizes", "depth=4,8"]
+    monkeypatch.setattr(sys, "argv", ["growth", *axes, "--vocab", "4096"])
+    growth.main()
+    # One cell is the start of both axes.
+    assert len(run) == 4
+    assert all(given[given.index("--vocab") + 1] == "4096" for given in run)
+    prefix, depth = (
+        [[cell.strip() for cell in row.split("|")[1:-2]] for row in text.splitlines()]
+        for text in capsys.readouterr().out.split("\n\n")[:2]
+    )
+    assert [row[0] for row in prefix] == ["prefix", "---", "64", "256", "1,024", "exponent", "should be"]
+    column = {name: at for at, name in enumerate(prefix[0])}
+    found, should_be = prefix[-2], prefix[-1]
+    # Tokens: 64 + 4 * 256 and 1,024 + 4 * 256.
+    assert found[column["temp, MB"]] == should_be[column["temp, MB"]] == f"{np.log(2048 / 1088) / np.log(16):.2f}"
+    assert found[column["s"]] == should_be[column["s"]] == found[column["GFLOP"]]
+    assert (found[column["s / TFLOP"]], should_be[column["s / TFLOP"]]) == ("0.00", "0.00")
+    assert (depth[-2][column["compile, s"]], depth[-1][column["compile, s"]]) == ("1.00", "0.00")
+    assert {row[column["s / TFLOP"]] for row in prefix[2:5]} == {"10"}
+
+
+def test_sizes_of_an_axis_are_refused_where_they_say_nothing():
+    assert growth.sizes_given(["vocab=8,16", "group=3"]) == {"vocab": (8, 16), "group": (3,)}
+    for given in ("width=8,16", "vocab", "vocab=16,8", "vocab=0,8", "vocab=8,8"):
+        with pytest.raises(ValueError, match=f"--sizes {given!r}: expected"):
+            growth.sizes_given([given])
