@@ -7,8 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.benchmarks import compare, gradient_pass, growth, machine, shapes, train_step, work
-from rlagents import models
+from experiments.benchmarks import compare, gradient_pass, growth, limits, machine, shapes, train_step, work
+from rlagents.machinery import abstract_params
 
 TINY = [
     "--layers",
@@ -44,7 +44,7 @@ def tiny():
 
 def test_matrices_are_counted_once_each():
     config = shapes.decoder_config(tiny())
-    layers = models.init_params(config, jax.random.key(0))["layers"]
+    layers = abstract_params(config)["layers"]
     matrices = [leaf.size for leaf in jax.tree.leaves({**layers["mlp"], **layers["attention"]}) if leaf.ndim > 2]
     biases = config.num_layers * config.head_dim * (config.num_heads + 2 * config.num_kv_heads)
     assert work.layer_parameters(config) == sum(matrices) - biases
@@ -66,6 +66,25 @@ def test_work_of_a_step_is_that_of_a_loop_over_its_tokens():
         config, prompts=prompts, group=group, prefix=prefix, own=own, sampled=sampled, passes_without_gradient=2
     )
     np.testing.assert_allclose(counted, 5 * flops, rtol=1e-12)
+
+
+def test_work_of_decoding_is_that_of_a_loop_over_its_steps():
+    config = shapes.decoder_config(tiny())
+    prompts, group, prefix, first, last = 2, 3, 5, 1, 4
+    entries = work.layer_parameters(config) + config.embed_dim * config.vocab_size
+    kv = 4 * config.num_layers * 2 * config.num_kv_heads * config.head_dim
+    flops = read = 0
+    for token in range(first, last + 1):
+        own = [*range(token + 1)]
+        read += 4 * entries
+        for _ in range(prompts):
+            read += kv * prefix
+            for _ in range(group):
+                read += kv * len(own)
+                flops += 2 * entries
+                flops += config.num_layers * config.num_heads * 4 * config.head_dim * (prefix + len(own))
+    counted = work.decode(config, prompts=prompts, group=group, prefix=prefix, first=first, last=last)
+    np.testing.assert_allclose(counted, (flops, read), rtol=1e-12)
 
 
 def test_one_process_samples_trains_and_prints_a_line(monkeypatch, capsys):
@@ -96,6 +115,34 @@ def test_one_process_samples_trains_and_prints_a_line(monkeypatch, capsys):
     assert figures["temp_mb"] > 0
     batch, random = arguments[1], gradient_pass.random_batch(flags)
     assert jax.tree.map(np.shape, random) == jax.tree.map(np.shape, batch)
+
+
+def test_decoding_and_a_step_are_compared_with_the_limits_of_the_machine(monkeypatch, capsys):
+    def timed_steps(flags, training, batch, watch):
+        assert jax.tree.map(np.shape, batch) == jax.tree.map(np.shape, gradient_pass.random_batch(flags))
+        watch("update", lambda: 0)
+        watch("update", lambda: 0)
+        watch.cpu_seconds["reference"] = watch.cpu_seconds["update"]
+
+    flags = tiny()
+    rates = iter([machine.Machine(1e6, 3e6), machine.Machine(2e6, 1e6)])
+    monkeypatch.setattr(machine, "measure", lambda: next(rates))
+    known = {"rollout": 10.0, "first token": 4.0, "reference": 1.0, "update": 3.0}
+    monkeypatch.setattr(shapes.Stopwatch, "median", lambda watch, name, warmup: known[name])
+    monkeypatch.setattr(train_step, "timed_steps", timed_steps)
+    monkeypatch.setattr(sys, "argv", ["limits", *TINY])
+    limits.main()
+    line = json.loads(capsys.readouterr().out)
+    assert (line["matrix_gflops"], line["read_gb_s"], line["decode_s"]) == (0.002, 0.003, 6.0)
+    config = shapes.decoder_config(flags)
+    counted = work.decode(config, prompts=2, group=3, prefix=5, first=1, last=4)
+    expected = {
+        "decode_over_limit": 6 / max(counted.flops / 2e6, counted.bytes / 3e6),
+        "train_step_share": train_step.counted_flops(flags) / 2e6 / 4,
+        "decode_tok_s": 24 / 6,
+    }
+    for name, value in expected.items():
+        np.testing.assert_allclose(line[name], value, atol=1e-4)
 
 
 def test_what_cannot_be_measured_is_refused(capsys):
