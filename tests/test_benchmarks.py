@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.benchmarks import compare, gradient_pass, growth, limits, machine, shapes, train_step, work
+from experiments.benchmarks import compare, gradient_pass, growth, limits, machine, phases, shapes, train_step, work
 from rlagents.machinery import abstract_params
 
 TINY = [
@@ -216,3 +216,34 @@ def test_sizes_of_an_axis_are_refused_where_they_say_nothing():
     for given in ("width=8,16", "vocab", "vocab=16,8", "vocab=0,8", "vocab=8,8"):
         with pytest.raises(ValueError, match=f"--sizes {given!r}: expected"):
             growth.sizes_given([given])
+
+
+def write_steps(workdir, *steps):
+    workdir.mkdir()
+    (workdir / "metrics.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
+
+
+def test_phases_of_two_runs_stand_side_by_side(monkeypatch, capsys, tmp_path):
+    def step(update, rollout, **more):
+        phases = {"seconds/update": update, "seconds/rollout": rollout}
+        return {"step": 0, "seconds": update + rollout, "tokens_sampled": 10, **phases, **more}
+
+    # The first steps compile; what is no step has no phases.
+    slow = [step(9.0, 90.0), {"step": 0}, step(4.0, 8.0), step(2.0, 8.0, **{"seconds/log": 0.5}), step(3.0, 8.0)]
+    write_steps(tmp_path / "slow", *slow)
+    write_steps(tmp_path / "fast", step(9.0, 9.0), step(1.0, 2.0))
+    runs = [f"{name}={tmp_path / name}" for name in ("slow", "fast")]
+    monkeypatch.setattr(sys, "argv", ["phases", *runs])
+    phases.main()
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        "| whole step, s | 11.00 | 3.00 | 0.27 |",
+        "| rollout | 8.00 | 2.00 | 0.25 |",
+        "| update | 3.00 | 1.00 | 0.33 |",
+        "| log | 0.50 |  |  |",
+        "| tokens sampled | 10 | 10 | 1.00 |",
+    ]
+    for run, said in ((runs[0], "expected more than 4"), ("no-such", "NAME=WORKDIR"), ("a=no-such", "found 0 steps")):
+        monkeypatch.setattr(sys, "argv", ["phases", run, "--skip", "4"])
+        with pytest.raises(SystemExit):
+            phases.main()
+        assert said in capsys.readouterr().err
