@@ -11,6 +11,7 @@ what it should be:
 
 - time: the counted work's, whose attention is quadratic, so that ``s / TFLOP`` is flat;
 - temp: that of the tokens (each prefix once), flat in vocabulary, and in depth at most 1, as inputs of layers are kept;
+  what grows with the vocabulary is the head's gradient and one chunk's logits, however many tokens there are;
 - compile time: flat everywhere.
 """
 
