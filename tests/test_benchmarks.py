@@ -7,8 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.benchmarks import compare, machine, shapes, train_step, work
-from rlagents import models
+from experiments.benchmarks import compare, gradient_pass, growth, limits, machine, phases, shapes, train_step, work
+from rlagents.machinery import abstract_params
 
 TINY = [
     "--layers",
@@ -44,7 +44,7 @@ def tiny():
 
 def test_matrices_are_counted_once_each():
     config = shapes.decoder_config(tiny())
-    layers = models.init_params(config, jax.random.key(0))["layers"]
+    layers = abstract_params(config)["layers"]
     matrices = [leaf.size for leaf in jax.tree.leaves({**layers["mlp"], **layers["attention"]}) if leaf.ndim > 2]
     biases = config.num_layers * config.head_dim * (config.num_heads + 2 * config.num_kv_heads)
     assert work.layer_parameters(config) == sum(matrices) - biases
@@ -68,13 +68,81 @@ def test_work_of_a_step_is_that_of_a_loop_over_its_tokens():
     np.testing.assert_allclose(counted, 5 * flops, rtol=1e-12)
 
 
+def test_work_of_decoding_is_that_of_a_loop_over_its_steps():
+    config = shapes.decoder_config(tiny())
+    prompts, group, prefix, first, last = 2, 3, 5, 1, 4
+    entries = work.layer_parameters(config) + config.embed_dim * config.vocab_size
+    kv = 4 * config.num_layers * 2 * config.num_kv_heads * config.head_dim
+    flops = read = 0
+    for token in range(first, last + 1):
+        own = [*range(token + 1)]
+        read += 4 * entries
+        for _ in range(prompts):
+            read += kv * prefix
+            for _ in range(group):
+                read += kv * len(own)
+                flops += 2 * entries
+                flops += config.num_layers * config.num_heads * 4 * config.head_dim * (prefix + len(own))
+    counted = work.decode(config, prompts=prompts, group=group, prefix=prefix, first=first, last=last)
+    np.testing.assert_allclose(counted, (flops, read), rtol=1e-12)
+
+
 def test_one_process_samples_trains_and_prints_a_line(monkeypatch, capsys):
+    seen, update = [], train_step.update
+
+    def updated(learn, state, batch, facts):
+        params = jax.tree.map(np.array, state.params)
+        state, report = update(learn, state, batch, facts)
+        seen.append((params, batch, facts, report))
+        return state, report
+
+    monkeypatch.setattr(train_step, "update", updated)
     monkeypatch.setattr(sys, "argv", ["train_step", *TINY])
     train_step.main()
     (line,) = capsys.readouterr().out.splitlines()
     line = json.loads(line)
     assert {"rollout_tok_s", "train_step_s", "max_rss_mb", "other_procs_cores"} <= set(line)
     assert (line["prompts"], line["group"], line["vocab"], line["framework"]) == (2, 3, 40, "rlagents")
+
+    # Measured alone, the gradient is that of the step.
+    *arguments, report = seen[-1]
+    flags, watch = train_step.add_flags(shapes.arguments(None)).parse_args(TINY), shapes.Stopwatch()
+    ((loss, _), gradient), figures = gradient_pass.timed_passes(flags, *arguments, watch)
+    np.testing.assert_allclose(loss, report.loss, rtol=2e-5)
+    norm = np.sqrt(sum(np.sum(np.square(leaf)) for leaf in jax.tree.leaves(gradient)))
+    np.testing.assert_allclose(norm, report.gradient_norm, rtol=2e-5)
+    assert norm > 0
+    assert figures["temp_mb"] > 0
+    batch, random = arguments[1], gradient_pass.random_batch(flags)
+    assert jax.tree.map(np.shape, random) == jax.tree.map(np.shape, batch)
+
+
+def test_decoding_and_a_step_are_compared_with_the_limits_of_the_machine(monkeypatch, capsys):
+    def timed_steps(flags, training, batch, watch):
+        assert jax.tree.map(np.shape, batch) == jax.tree.map(np.shape, gradient_pass.random_batch(flags))
+        watch("update", lambda: 0)
+        watch("update", lambda: 0)
+        watch.cpu_seconds["reference"] = watch.cpu_seconds["update"]
+
+    flags = tiny()
+    rates = iter([machine.Machine(1e6, 3e6), machine.Machine(2e6, 1e6)])
+    monkeypatch.setattr(machine, "measure", lambda: next(rates))
+    known = {"rollout": 10.0, "first token": 4.0, "reference": 1.0, "update": 3.0}
+    monkeypatch.setattr(shapes.Stopwatch, "median", lambda watch, name, warmup: known[name])
+    monkeypatch.setattr(train_step, "timed_steps", timed_steps)
+    monkeypatch.setattr(sys, "argv", ["limits", *TINY])
+    limits.main()
+    line = json.loads(capsys.readouterr().out)
+    assert (line["matrix_gflops"], line["read_gb_s"], line["decode_s"]) == (0.002, 0.003, 6.0)
+    config = shapes.decoder_config(flags)
+    counted = work.decode(config, prompts=2, group=3, prefix=5, first=1, last=4)
+    expected = {
+        "decode_over_limit": 6 / max(counted.flops / 2e6, counted.bytes / 3e6),
+        "train_step_share": train_step.counted_flops(flags) / 2e6 / 4,
+        "decode_tok_s": 24 / 6,
+    }
+    for name, value in expected.items():
+        np.testing.assert_allclose(line[name], value, atol=1e-4)
 
 
 def test_what_cannot_be_measured_is_refused(capsys):
@@ -102,3 +170,80 @@ def test_ours_is_compared_with_the_better_peer():
 def test_a_peer_that_fails_says_why():
     with pytest.raises(RuntimeError, match=r"exited 3: .*no such shape"):
         compare.measure([sys.executable, "-c", "import sys; print('no such shape', file=sys.stderr); sys.exit(3)"], [])
+
+
+def line_of(given):
+    """As ``gradient_pass`` prints it, of a machine whose time, memory and compile time are known."""
+    flags = train_step.add_flags(shapes.arguments(None)).parse_args(given)
+    line = {name.replace("-", "_"): value for name, value in vars(flags).items()}
+    flops = train_step.counted_flops(flags, passes_without_gradient=0)
+    line |= {"flops": flops, "gradient_s": flops / 1e11, "max_rss_mb": 500, "other_procs_cores": 0.0}
+    return line | {"temp_mb": growth.tokens(line) / 100, "trace_s": 1.0, "compile_s": 0.5 * flags.layers}
+
+
+def test_growth_is_measured_cell_by_cell_and_shown_beside_what_it_should_be(monkeypatch, capsys):
+    run = []
+
+    def measure(command, given):
+        assert command == [sys.executable, "-m", "experiments.benchmarks.gradient_pass"]
+        run.append(given)
+        return line_of(given)
+
+    monkeypatch.setattr(growth, "measure", measure)
+    axes = ["--axis", "prefix", "depth", "--sizes", "prefix=64,256,1024", "--sizes", "depth=4,8"]
+    monkeypatch.setattr(sys, "argv", ["growth", *axes, "--vocab", "4096"])
+    growth.main()
+    # One cell is the start of both axes.
+    assert len(run) == 4
+    assert all(given[given.index("--vocab") + 1] == "4096" for given in run)
+    prefix, depth = (
+        [[cell.strip() for cell in row.split("|")[1:-2]] for row in text.splitlines()]
+        for text in capsys.readouterr().out.split("\n\n")[:2]
+    )
+    assert [row[0] for row in prefix] == ["prefix", "---", "64", "256", "1,024", "exponent", "should be"]
+    column = {name: at for at, name in enumerate(prefix[0])}
+    found, should_be = prefix[-2], prefix[-1]
+    # Tokens: 64 + 4 * 256 and 1,024 + 4 * 256.
+    assert found[column["temp, MB"]] == should_be[column["temp, MB"]] == f"{np.log(2048 / 1088) / np.log(16):.2f}"
+    assert found[column["s"]] == should_be[column["s"]] == found[column["GFLOP"]]
+    assert (found[column["s / TFLOP"]], should_be[column["s / TFLOP"]]) == ("0.00", "0.00")
+    assert (depth[-2][column["compile, s"]], depth[-1][column["compile, s"]]) == ("1.00", "0.00")
+    assert {row[column["s / TFLOP"]] for row in prefix[2:5]} == {"10"}
+
+
+def test_sizes_of_an_axis_are_refused_where_they_say_nothing():
+    assert growth.sizes_given(["vocab=8,16", "group=3"]) == {"vocab": (8, 16), "group": (3,)}
+    for given in ("width=8,16", "vocab", "vocab=16,8", "vocab=0,8", "vocab=8,8"):
+        with pytest.raises(ValueError, match=f"--sizes {given!r}: expected"):
+            growth.sizes_given([given])
+
+
+def write_steps(workdir, *steps):
+    workdir.mkdir()
+    (workdir / "metrics.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
+
+
+def test_phases_of_two_runs_stand_side_by_side(monkeypatch, capsys, tmp_path):
+    def step(update, rollout, **more):
+        phases = {"seconds/update": update, "seconds/rollout": rollout}
+        return {"step": 0, "seconds": update + rollout, "tokens_sampled": 10, **phases, **more}
+
+    # The first steps compile; what is no step has no phases.
+    slow = [step(9.0, 90.0), {"step": 0}, step(4.0, 8.0), step(2.0, 8.0, **{"seconds/log": 0.5}), step(3.0, 8.0)]
+    write_steps(tmp_path / "slow", *slow)
+    write_steps(tmp_path / "fast", step(9.0, 9.0), step(1.0, 2.0))
+    runs = [f"{name}={tmp_path / name}" for name in ("slow", "fast")]
+    monkeypatch.setattr(sys, "argv", ["phases", *runs])
+    phases.main()
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        "| whole step, s | 11.00 | 3.00 | 0.27 |",
+        "| rollout | 8.00 | 2.00 | 0.25 |",
+        "| update | 3.00 | 1.00 | 0.33 |",
+        "| log | 0.50 |  |  |",
+        "| tokens sampled | 10 | 10 | 1.00 |",
+    ]
+    for run, said in ((runs[0], "expected more than 4"), ("no-such", "NAME=WORKDIR"), ("a=no-such", "found 0 steps")):
+        monkeypatch.setattr(sys, "argv", ["phases", run, "--skip", "4"])
+        with pytest.raises(SystemExit):
+            phases.main()
+        assert said in capsys.readouterr().err

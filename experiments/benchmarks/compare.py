@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from experiments.benchmarks import machine, shapes, work
+from experiments.benchmarks import machine, shapes, train_step
 
 CELLS: Mapping[str, Sequence[str]] = {
     "short": (),
@@ -36,17 +36,7 @@ def measure(command: Sequence[str], flags: Sequence[str]) -> dict[str, Any]:
 
 def limit_fraction(flags: Sequence[str], line: Mapping[str, Any], rates: machine.Machine) -> float:
     """Share of the measured matrix-product rate that a training step reaches, recomputation not counted as work."""
-    shape = shapes.with_flags(shapes.arguments(None), flags)
-    config = shapes.decoder_config(shape)
-    flops = work.train_step(
-        config,
-        prompts=shape.prompts,
-        group=shape.group,
-        prefix=shape.prompt_len - 1,
-        own=shape.gen + 1,
-        sampled=shape.gen,
-        passes_without_gradient=1,
-    )
+    flops = train_step.counted_flops(shapes.with_flags(shapes.arguments(None), flags))
     return flops / rates.flops_per_second / line["train_step_s"]
 
 

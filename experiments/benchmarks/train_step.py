@@ -7,13 +7,13 @@ One process does both phases, as in training: its peak memory is that of a run. 
 
 import argparse
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import optax
 
-from experiments.benchmarks import rollout, shapes
+from experiments.benchmarks import rollout, shapes, work
 from rlagents import learner, models
 from rlagents.compilation import compilers_memory_returned
 from rlagents.machinery import random_params
@@ -21,7 +21,7 @@ from rlagents.methods import recipes
 from rlagents.model_passes import model_passes
 from rlagents.sampling import Turn
 from rlagents.sharding import shard_batch, single_device_mesh
-from rlagents.types import Batch, Kind, LogProbs, Masks, Rewards, Sequences
+from rlagents.types import Batch, Kind, LogProbs, Masks, Params, Rewards, Sequences
 
 
 def make_batch(flags: argparse.Namespace, asked: list[list[int]], turns: list[list[Turn]]) -> Batch:
@@ -71,58 +71,93 @@ def update(
     return learn.step(state, batch, facts, credit, learn.schedule[0])
 
 
+class Training(NamedTuple):
+    """What a step needs beside a batch."""
+
+    learn: learner.Learner
+    state: learner.TrainState
+    params: Params
+    """First weights, which are also the reference."""
+
+
 def add_flags(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """The keys of ``config.passes``."""
+    """What only a training step of ours has: the keys of ``config.passes``."""
     for name, default in (("loss-chunk", 256), ("head-chunk", 256), ("layer-chunk", 1536)):
         parser.add_argument(f"--{name}-tokens", type=int, default=default)
     parser.add_argument("--activation-gigabytes", type=float, default=0.0)
     return parser
 
 
-def passes_options(flags: argparse.Namespace) -> dict[str, Any]:
-    """As ``model_passes`` takes them."""
+def make_passes(flags: argparse.Namespace, config: models.DecoderConfig) -> learner.Passes:
+    """The model as the learner runs it."""
     names = ("loss_chunk_tokens", "head_chunk_tokens", "layer_chunk_tokens", "activation_gigabytes")
-    return {name: getattr(flags, name) for name in names}
+    return model_passes(config, flags.temperature, **{name: getattr(flags, name) for name in names})
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = rollout.add_flags(shapes.arguments(__doc__))
-    flags = shapes.with_flags(add_flags(parser))
-    config, watch, mesh = shapes.decoder_config(flags), shapes.Stopwatch(), single_device_mesh()
+def make_training(flags: argparse.Namespace, config: models.DecoderConfig) -> Training:
+    """GRPO with a reference, AdamW, random weights."""
     params = random_params(config)(jax.random.key(0), None)
     method = recipes.grpo(kl_coefficient=flags.beta)
     optimizer = learner.make_optimizer(optax.constant_schedule(flags.lr))
+    mesh = single_device_mesh()
     shardings = learner.state_shardings(params, optimizer, method.init(), models.logical_axes(config), mesh)
     state = learner.create_state(params, optimizer, method.init(), jax.random.key(0), shardings)
     learn = learner.make_learner(
         method,
-        model_passes(config, flags.temperature, **passes_options(flags)),
+        make_passes(flags, config),
         optimizer,
         shardings,
         prompts_per_micro_batch=flags.train_micro or flags.prompts,
     )
-    asked, turns = rollout.timed_rollouts(flags, rollout.make_sampler(flags, config, params), watch)
-    batch = shard_batch(make_batch(flags, asked, turns), mesh)
+    return Training(learn, state, params)
+
+
+def timed_steps(flags: argparse.Namespace, training: Training, batch: Batch, watch: shapes.Stopwatch) -> None:
+    """``--warmup`` and ``--iters`` steps on one batch; the state of ``training`` is donated."""
+    learn, state, params = training
     for _ in range(flags.warmup + flags.iters):
         facts = watch("reference", partial(learn.prepare, state.params, params, batch))
         state, report = watch("update", partial(update, learn, state, batch, facts))
         learner.check_finite(report)
+
+
+def step_figures(flags: argparse.Namespace, watch: shapes.Stopwatch) -> dict[str, float]:
+    """Of the JSON line."""
     reference, update_seconds = (watch.median(name, flags.warmup) for name in ("reference", "update"))
     seconds = reference + update_seconds
-    shapes.print_line(
-        flags,
-        config,
-        watch,
-        **rollout.rollout_figures(flags, watch),
-        ref_logps_s=reference,
-        ref_cpu_s=watch.median_cpu("reference", flags.warmup),
-        update_s=update_seconds,
-        update_cpu_s=watch.median_cpu("update", flags.warmup),
-        update_first_s=watch.seconds["update"][0],
-        train_step_s=seconds,
-        train_tok_s=flags.prompts * flags.group * (flags.prompt_len + flags.gen) / seconds,
+    return {
+        "ref_logps_s": reference,
+        "ref_cpu_s": watch.median_cpu("reference", flags.warmup),
+        "update_s": update_seconds,
+        "update_cpu_s": watch.median_cpu("update", flags.warmup),
+        "update_first_s": watch.seconds["update"][0],
+        "train_step_s": seconds,
+        "train_tok_s": flags.prompts * flags.group * (flags.prompt_len + flags.gen) / seconds,
+    }
+
+
+def counted_flops(flags: argparse.Namespace, *, passes_without_gradient: int = 1) -> float:
+    """Work of a step of this shape; one pass without gradient is the reference's."""
+    return work.train_step(
+        shapes.decoder_config(flags),
+        prompts=flags.prompts,
+        group=flags.group,
+        prefix=flags.prompt_len - 1,
+        own=flags.gen + 1,
+        sampled=flags.gen,
+        passes_without_gradient=passes_without_gradient,
     )
+
+
+def main() -> None:
+    """Measure and print."""
+    flags = shapes.with_flags(add_flags(rollout.add_flags(shapes.arguments(__doc__))))
+    config, watch = shapes.decoder_config(flags), shapes.Stopwatch()
+    training = make_training(flags, config)
+    asked, turns = rollout.timed_rollouts(flags, rollout.make_sampler(flags, config, training.params), watch)
+    timed_steps(flags, training, shard_batch(make_batch(flags, asked, turns), single_device_mesh()), watch)
+    figures = rollout.rollout_figures(flags, watch) | step_figures(flags, watch)
+    shapes.print_line(flags, config, watch, **figures)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,18 @@
 """How much work a shape is, counted from the model's sizes: multiply-adds twice, recomputation never, prefixes once."""
 
+from typing import NamedTuple
+
+import numpy as np
+
 from rlagents.models import DecoderConfig
+
+
+class Work(NamedTuple):
+    """What takes time whatever the program: each of the two at the machine's rate, and they may overlap."""
+
+    flops: float
+    bytes: float
+    """Read from memory."""
 
 
 def layer_parameters(config: DecoderConfig) -> int:
@@ -34,3 +46,28 @@ def train_step(
     head = 2.0 * config.embed_dim * config.vocab_size * prompts * group * sampled
     forward = 2.0 * layer_parameters(config) * tokens + attention_flops(config, pairs) + head
     return forward * (3 + passes_without_gradient)
+
+
+def decode(
+    config: DecoderConfig,
+    *,
+    prompts: int,
+    group: int,
+    prefix: int,
+    first: int,
+    last: int,
+    weight_bytes: int = 4,
+) -> Work:
+    """Work of sampling tokens ``first .. last`` (counted from 0, both included) of every member, a token a step.
+
+    Token ``i`` is drawn from the one before it, which sees the shared prefix and ``i + 1`` tokens of its own: the
+    prompt's last one and those sampled. A step reads every matrix once, the KV of a prefix once for all its members,
+    and the KV of their own tokens.
+    """
+    steps = last - first + 1
+    rows = prompts * group
+    own = sum(range(first + 1, last + 2))
+    entries = layer_parameters(config) + config.embed_dim * config.vocab_size
+    flops = 2.0 * entries * rows * steps + attention_flops(config, rows * (steps * prefix + own))
+    kv_bytes = 2 * config.num_layers * config.num_kv_heads * config.head_dim * np.dtype(config.compute_dtype).itemsize
+    return Work(flops, float(weight_bytes * entries * steps + kv_bytes * (prompts * prefix * steps + rows * own)))
