@@ -61,7 +61,8 @@ class Skipped:
 class Rollout:
     """Groups in stream order, tasks left out, and counts of what happened (turns cut, observations dropped, faults).
 
-    None of it is about tasks behind the last that mattered, but ``groups_stopped``: how many these were.
+    None of it is about tasks behind the last that mattered, but ``groups_stopped``: how many these were, and what the
+    pool had to repair.
     """
 
     groups: list[list[Trajectory]]

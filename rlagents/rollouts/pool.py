@@ -44,7 +44,10 @@ class Pool(Protocol):
         ...
 
     def abandon(self, episode: int) -> None:
-        """End an episode without asking for its record."""
+        """End an episode without asking for its record.
+
+        Requests about it that have not begun need not be run, nor finish.
+        """
         ...
 
     def score(self, task: Task, transcripts: Sequence[Transcript]) -> int:

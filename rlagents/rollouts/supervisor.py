@@ -135,6 +135,9 @@ class Supervisor:
             self._lives[job.episode] = _Life(job.arguments[1], worker, job.timeout_seconds)
         else:
             worker = self._lives[job.episode].worker
+        if job.method == "abandon":
+            # What it still asked for would keep others waiting; nobody wants the answers.
+            worker.waiting = deque(other for other in worker.waiting if other.episode != job.episode)
         worker.waiting.append(job)
 
     def _dispatch(self, worker: _Worker) -> None:

@@ -34,12 +34,13 @@ class Sizes:
 
     def window(self, prefix_tokens: int, own_tokens: int) -> Window:
         """What a call reads where these are the longest prefix and the longest row: all or half of the prefixes; one,
-        two, three or four quarters of the rows. Little is gained below 64 tokens, and each window compiles anew."""
+        two, three or four quarters of the rows. Each window compiles anew, and little is gained below 64 tokens: as
+        many are always read."""
         prefix, own = max(self.max_prefix_tokens, 1), self.max_member_tokens
-        quarter = max(64, -(-own // 4))
+        quarter, enough = -(-own // 4), max(own_tokens, min(64, own))
         return Window(
             _halved(prefix, prefix_tokens, lowest=max(64, -(-prefix // 2))),
-            min(own, quarter * -(-own_tokens // quarter)),
+            min(own, quarter * -(-enough // quarter)),
         )
 
 

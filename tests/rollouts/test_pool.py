@@ -264,6 +264,18 @@ def test_a_slow_worker_does_not_hold_up_another():
         assert time.monotonic() - begun < 10
 
 
+def test_what_an_abandoned_episode_still_asks_for_is_not_run(one_worker, tmp_path):
+    """Its steps would keep others waiting who share its worker."""
+    running, abandoned = one_worker.start(), one_worker.start()
+    step = one_worker.pool.step(running, f"wait_for {tmp_path}/go")
+    one_worker.pool.step(abandoned, f"die_once {tmp_path}/ran")
+    one_worker.pool.abandon(abandoned)
+    (tmp_path / "go").touch()
+    one_worker.wait(step)
+    assert one_worker.said(running, "add 1") == "total 1"
+    assert not (tmp_path / "ran").exists()
+
+
 def test_a_killed_worker_takes_its_children_along(tmp_path):
     written = tmp_path / "written"
     with ProcessPool(CountingEnvironment(), num_workers=1, step_timeout_seconds=0.3) as pool:

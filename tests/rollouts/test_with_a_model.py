@@ -47,10 +47,10 @@ def pool():
         yield pool
 
 
-def rolled_out(pool, temperature, **sampler):
-    """Three groups of three, played by a sampler of the sharp decoder."""
+def make_sampler(temperature, **changes):
+    """A sampler of the sharp decoder."""
     sizes = {"num_groups": 2, "num_rows": 6, "decode_rows": 4}
-    sampler = Sampler(
+    return Sampler(
         CONFIG,
         sharp_params(),
         decode_text=CHAT.decode_text,
@@ -60,9 +60,13 @@ def rolled_out(pool, temperature, **sampler):
         extend_chunk_tokens=8,
         block_steps=4,
         rule=SamplingRule(temperature),
-        **(sizes | sampler),
+        **(sizes | changes),
     )
-    return sampler, rollout(
+
+
+def roll_out(pool, sampler, last_needed=None):
+    """Three groups of three."""
+    return rollout(
         [StreamTask(stream, Task(str(stream))) for stream in range(3)],
         sampler=sampler,
         chat=CHAT,
@@ -73,7 +77,16 @@ def rolled_out(pool, temperature, **sampler):
         step=0,
         member_messages=with_member,
         forced_prefix=FORCED,
+        last_needed=last_needed,
     )
+
+
+def assert_alike(groups, others):
+    for mine, theirs in zip(groups, others, strict=True):
+        for one, other in zip(mine, theirs, strict=True):
+            assert one.token_ids == other.token_ids
+            assert one.kinds == other.kinds
+            np.testing.assert_allclose(one.log_probs, other.log_probs, atol=1e-4)
 
 
 @jax.jit
@@ -98,7 +111,7 @@ def assert_forced_tokens_open_every_turn(trajectory):
 @pytest.mark.parametrize("temperature", [0.7, 1.0])
 def test_recorded_log_probs_equal_those_of_the_collated_batch(pool, temperature):
     params = sharp_params()
-    _, result = rolled_out(pool, temperature)
+    result = roll_out(pool, make_sampler(temperature))
     every = [trajectory for group in result.groups for trajectory in group]
     assert len(every) == 9
     assert sum(trajectory.num_turns for trajectory in every) > 9
@@ -127,15 +140,24 @@ def test_recorded_log_probs_equal_those_of_the_collated_batch(pool, temperature)
 
 
 def test_a_rollout_over_eight_devices_is_that_of_one(pool):
-    _, alone = rolled_out(pool, 1.0)
-    mesh = make_mesh(data=1, fsdp=4, tensor=2)
-    sampler, spread = rolled_out(pool, 1.0, num_groups=4, num_rows=8, mesh=mesh)
+    alone = roll_out(pool, make_sampler(1.0))
+    sampler = make_sampler(1.0, num_groups=4, num_rows=8, mesh=make_mesh(data=1, fsdp=4, tensor=2))
+    spread = roll_out(pool, sampler)
     for leaf in jax.tree.leaves(sampler._device._params):
         if leaf.size > 1000:
             shards = {shard.device: shard.data.size for shard in leaf.addressable_shards}
             assert max(shards.values()) * 2 <= leaf.size, "no whole matrix lives on one device"
-    for mine, theirs in zip(alone.groups, spread.groups, strict=True):
-        for one, other in zip(mine, theirs, strict=True):
-            assert one.token_ids == other.token_ids
-            assert one.kinds == other.kinds
-            np.testing.assert_allclose(one.log_probs, other.log_probs, atol=1e-4)
+    assert_alike(alone.groups, spread.groups)
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_groups_stopped_in_the_middle_leave_no_trace(pool, blocks):
+    """Neither in the group that is kept, nor in what the sampler says next, with other weights in between."""
+    sampler = make_sampler(1.0, blocks_in_flight=blocks)
+    whole = roll_out(pool, sampler)
+    stopped = roll_out(pool, sampler, last_needed=lambda ended: min(ended))
+    assert stopped.counts["groups_stopped"] > 0
+    assert_alike(stopped.groups, whole.groups[: len(stopped.groups)])
+    sampler.load(jax.tree.map(jax.numpy.zeros_like, sharp_params()), 1)
+    sampler.load(sharp_params(), 2)
+    assert_alike(roll_out(pool, sampler).groups, whole.groups)

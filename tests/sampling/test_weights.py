@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from rlagents.sampling import StreamKey
+from rlagents.sampling import StreamKey, device
 from tests.sampling.support import make_params, make_sampler
 
 
@@ -53,3 +53,19 @@ def test_weights_do_not_change_under_open_groups():
         sampler.load(make_params(), 1)
     sampler.close_group(group)
     sampler.load(make_params(), 1)
+
+
+def test_nothing_is_under_way_where_the_old_weights_are_dropped(monkeypatch):
+    """A block that nobody reads any more would hold them, beside the new ones, until it ends."""
+    sampler, ready, place = make_sampler(), [], device.tree_shardings
+    state = sampler._device._state
+    slow = jax.jit(lambda x: jax.lax.fori_loop(0, 3_000_000, lambda _, y: y + 1, x))
+    sampler._device._state = jax.tree.map(lambda x: x + slow(0.0), state)
+
+    def spy(*args):
+        ready.append(sampler._device._params is None and sampler._device._state.own.key.is_ready())
+        return place(*args)
+
+    monkeypatch.setattr(device, "tree_shardings", spy)
+    sampler.load(make_params(), 1)
+    assert ready == [True]

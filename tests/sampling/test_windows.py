@@ -35,10 +35,10 @@ def test_few_sizes_are_ever_read():
 
 
 def test_conversations_that_grow_through_the_windows():
-    """Rows of 80 and of 160 tokens are read, prefixes of 65 and of 130; short and long members side by side."""
+    """Rows of 80, 120 and 160 tokens are read, prefixes of 65 and of 130; short and long members side by side."""
     sampler = make_sampler(max_prefix_tokens=130, max_member_tokens=160, extend_chunk_tokens=32)
     window = sampler._device.sizes.window
-    assert {window(n, n) for n in (10, 140)} == {(65, 80), (130, 160)}
+    assert [window(n, n) for n in (10, 100, 140)] == [(65, 80), (130, 120), (130, 160)]
     short, long = [[1, 2, 3]] * 3, [[i % 29 for i in range(100)] + [j] for j in range(2)]
     scripts = [
         Script(short, KEYS, [[5] * 30, [6] * 30], max_new_tokens=20),
