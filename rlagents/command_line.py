@@ -9,7 +9,7 @@ from typing import Any
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
-from rlagents.config_checks import check_sections
+from rlagents.config_sections import check_sections
 from rlagents.experiment import Config, Experiment, load_experiment
 
 CONFIG = config_flags.DEFINE_config_file("config", None, "Python file with get_config() and build(config).")

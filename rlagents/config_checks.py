@@ -4,99 +4,19 @@ Every function raises ValueError with one line that names the key, what it is an
 found only when the first batch is collated, or after the warm-up, costs the time until then.
 """
 
-import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
 import jax
-from ml_collections import ConfigDict
 
-from rlagents import sharding
+from rlagents.config_sections import value_of
 from rlagents.data.streams import MAX_SEED
 from rlagents.experiment import Config
 from rlagents.model_passes import model_passes
 from rlagents.models import DecoderConfig
-from rlagents.rollouts.collate import collate
 from rlagents.rollouts.members import Limits
-from rlagents.rollouts.pool import ProcessPool
-from rlagents.sampling import Sampler, SamplingRule
-
-_SECTIONS: dict[str, tuple[str, ...]] = {
-    "mesh": (),
-    "limits": (),
-    "workers": (),
-    "rule": (),
-    "sampler": ("max_member_tokens",),
-    "supervised": ("steps",),
-    "rl": (
-        "steps",
-        "prompts_per_step",
-        "group_size",
-        "prompts_per_micro_batch",
-        "members_per_micro_batch",
-        "updates_per_batch",
-        "epochs",
-        "pack_micro_batches",
-        "over_sample",
-        "max_draws",
-        "stop_early",
-        "rollouts_ahead",
-    ),
-    "passes": (),
-    "buckets": ("prefix_buckets", "member_buckets", "turn_buckets"),
-    "evaluation": ("num_tasks", "samples_per_task", "every_steps", "limits"),
-    "checkpoint": ("every_steps", "keep_last"),
-}
-_WARM_UP_SECTIONS: dict[str, tuple[str, ...]] = {
-    "supervised": ("traces", "prompts_per_step", "prompts_per_micro_batch", "batches_per_window"),
-    "trace_buckets": ("prefix_buckets", "member_buckets", "turn_buckets"),
-}
-
-# Sections that are the keyword arguments of a function, and the arguments that come from elsewhere.
-_ARGUMENTS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
-    "mesh": (sharding.make_mesh, ("devices",)),
-    "limits": (Limits, ()),
-    "evaluation.limits": (Limits, ()),
-    "workers": (ProcessPool, ("environment",)),
-    "rule": (SamplingRule, ()),
-    "passes": (model_passes, ("decoder", "temperature", "members_per_micro_batch")),
-    "sampler": (
-        Sampler,
-        (
-            "config",
-            "params",
-            "decode_text",
-            "stop_token_ids",
-            "stop_strings",
-            "max_prefix_tokens",
-            "rule",
-            "mesh",
-            "largest_group",
-            "version",
-        ),
-    ),
-    "buckets": (collate, ("groups", "pad_prompts_to", "named")),
-    "trace_buckets": (collate, ("groups", "pad_prompts_to", "named")),
-}
-
-
-def check_sections(config: Config) -> None:
-    """All sections and keys that the programs read are there; those handed on as arguments have no others.
-
-    ``trace_buckets`` and what is read of ``supervised`` beside its steps are needed only where there is a warm-up.
-    """
-    needed = ["seed", *_SECTIONS, "compilation_cache"]
-    for name in needed:
-        if name not in config:
-            raise ValueError(f"the config has no {name}; training needs {', '.join(needed)}: add it in get_config().")
-    _check_keys(config, _SECTIONS)
-    if config.supervised.steps:
-        _check_keys(config, _WARM_UP_SECTIONS)
-    for name, (function, given) in _ARGUMENTS.items():
-        if name in _SECTIONS or "." in name or config.supervised.steps:
-            _check_arguments(name, _value(config, name), function, given)
+from rlagents.sampling import SamplingRule
 
 
 def check_counts(config: Config) -> None:
@@ -214,35 +134,9 @@ def check_buckets(config: Config, limits: Limits) -> None:
             )
 
 
-def _check_keys(config: Config, sections: Mapping[str, Iterable[str]]) -> None:
-    for section, keys in sections.items():
-        if section not in config:
-            raise ValueError(
-                f"the config has no {section}, which the warm-up needs; add it, or set supervised.steps=0."
-            )
-        found = config[section]
-        if not isinstance(found, (ConfigDict, Mapping)):
-            raise ValueError(f"{section} is {found!r}; it has to be a section of the config, with keys of its own.")
-        missing = [key for key in keys if key not in found]
-        if missing:
-            raise ValueError(
-                f"the config has no {section}.{missing[0]}; {section} needs {', '.join(keys)}: add it in get_config()."
-            )
-
-
-def _check_arguments(name: str, section: Any, function: Callable[..., Any], given: Iterable[str]) -> None:
-    """``section`` holds what ``function`` takes besides the ``given`` arguments."""
-    taken = {key: p.default for key, p in inspect.signature(function).parameters.items() if key not in given}
-    missing = [key for key, default in taken.items() if default is inspect.Parameter.empty and key not in section]
-    unknown = [key for key in section if key not in taken]
-    if missing or unknown:
-        problem = f"the config has no {name}.{missing[0]}" if missing else f"{name}.{unknown[0]} is no known key"
-        raise ValueError(f"{problem}; {name} takes {', '.join(taken)}.")
-
-
 def _check_at_least(lowest: int, config: Config, *names: str) -> None:
     for name in names:
-        value = _value(config, name)
+        value = value_of(config, name)
         if not _whole(value) or value < lowest:
             raise ValueError(f"{name} is {value!r}; give a whole number >= {lowest}.")
 
@@ -263,17 +157,10 @@ def _check_micro_batch(section: str, options: Any, whole_name: str, whole: int, 
 
 
 def _largest(config: Config, name: str) -> int:
-    buckets = _value(config, name)
+    buckets = value_of(config, name)
     if not isinstance(buckets, (tuple, list)) or not buckets or not all(_whole(size) and size > 0 for size in buckets):
         raise ValueError(f"{name} is {buckets!r}; give at least one length, each a whole number >= 1.")
     return max(buckets)
-
-
-def _value(config: Config, name: str) -> Any:
-    """What stands under a dotted name."""
-    for key in name.split("."):
-        config = config[key]
-    return config
 
 
 def _whole(value: Any) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
-from rlagents import config_checks, experiment_checks, models, sharding
+from rlagents import config_checks, config_sections, experiment_checks, models, sharding
 from rlagents.data.streams import PromptStream
 from rlagents.environments.base import Environment
 from rlagents.evaluation import Evaluation, evaluate
@@ -158,7 +158,7 @@ def assemble(config: Config, experiment: Experiment, *, trains: bool = True) -> 
     ``experiment_checks``), a mesh that the devices or the
     model do not fit, an environment that tool workers cannot load.
     """
-    config_checks.check_sections(config)
+    config_sections.check_sections(config)
     config_checks.check_counts(config)
     config_checks.check_rule(config, trains=trains)
     config_checks.check_passes(config, experiment.decoder)

@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 
 from experiments.quickstart import procedural
 from experiments.rc_grpo import bfcl
-from rlagents import config_checks, machinery
+from rlagents import config_checks, config_sections, machinery
 from rlagents.command_line import _explained
 from rlagents.experiment import load_experiment
 from rlagents.methods import (
@@ -143,7 +143,7 @@ def test_evaluation_alone_may_take_the_most_likely_token(experiment, no_workers)
 
 @pytest.mark.parametrize("config", [procedural.get_config(), bfcl.get_config()], ids=["quickstart", "rc_grpo"])
 def test_the_shipped_configs_pass(config):
-    config_checks.check_sections(config)
+    config_sections.check_sections(config)
     config_checks.check_counts(config)
     config_checks.check_rule(config, trains=True)
     config_checks.check_division(config, prompt_shards=1)
@@ -173,7 +173,7 @@ def test_a_missing_section_or_key_is_named(missing, said, experiment, no_workers
     config = small_config()
     section, _, key = missing.rpartition(".")
     with config.unlocked():
-        del (config_checks._value(config, section) if section else config)[key]
+        del (config_sections.value_of(config, section) if section else config)[key]
     assert said in refusal(config, experiment)
 
 
