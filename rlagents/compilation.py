@@ -5,6 +5,7 @@ of programs nor the time for one grows with the depth of the model; buckets and 
 """
 
 import contextlib
+import ctypes
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,6 +18,8 @@ from rlagents.experiment import Config
 from rlagents.sampling.sizes import Sizes
 
 _COMPILED = "/jax/core/compile/backend_compile_duration"
+_ARENA_MAX = -8
+"""glibc's name, in malloc.h, for the number of heaps."""
 _READ = "/jax/compilation_cache/cache_hits"
 
 
@@ -52,6 +55,30 @@ def _configure(settings: Mapping[str, Any]) -> None:
         jax.config.update(name, value)
     # JAX looks at the folder's name once.
     compilation_cache.reset_cache()
+
+
+@contextlib.contextmanager
+def compilers_memory_returned() -> Iterator[None]:
+    """After each compilation meanwhile, give the memory that it has freed back to the operating system.
+
+    XLA's CPU compiler works in hundreds of megabytes on several threads, which the C library keeps for the process, for
+    each thread apart; threads that start from here on share one heap. Enter it before JAX starts its own. Where the
+    library cannot do that (it is not glibc), nothing happens.
+    """
+    library = ctypes.CDLL(None)
+    trim = getattr(library, "malloc_trim", None)
+    if trim is not None:
+        library.mallopt(_ARENA_MAX, 1)
+
+    def compiled(event: str, duration_secs: float, **_: object) -> None:
+        if event == _COMPILED and trim is not None:
+            trim(0)
+
+    jax.monitoring.register_event_duration_secs_listener(compiled)
+    try:
+        yield
+    finally:
+        jax.monitoring.unregister_event_duration_listener(compiled)
 
 
 def planned_programs(config: Config, *, max_prefix_tokens: int) -> dict[str, int]:

@@ -16,6 +16,8 @@ from ml_collections import ConfigDict
 from rlagents import sharding
 from rlagents.data.streams import MAX_SEED
 from rlagents.experiment import Config
+from rlagents.model_passes import model_passes
+from rlagents.models import DecoderConfig
 from rlagents.rollouts.collate import collate
 from rlagents.rollouts.members import Limits
 from rlagents.rollouts.pool import ProcessPool
@@ -42,6 +44,7 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
         "stop_early",
         "rollouts_ahead",
     ),
+    "passes": (),
     "buckets": ("prefix_buckets", "member_buckets", "turn_buckets"),
     "evaluation": ("num_tasks", "samples_per_task", "every_steps", "limits"),
     "checkpoint": ("every_steps", "keep_last"),
@@ -58,6 +61,7 @@ _ARGUMENTS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "evaluation.limits": (Limits, ()),
     "workers": (ProcessPool, ("environment",)),
     "rule": (SamplingRule, ()),
+    "passes": (model_passes, ("decoder", "temperature", "members_per_micro_batch")),
     "sampler": (
         Sampler,
         (
@@ -142,6 +146,14 @@ def check_rule(config: Config, *, trains: bool) -> None:
             "rule.temperature is 0, which takes the most likely token: there is nothing to learn from; give a number "
             "> 0 (only rlagents.evaluate takes 0)."
         )
+
+
+def check_passes(config: Config, decoder: DecoderConfig) -> None:
+    """The model can be run as ``passes`` says."""
+    try:
+        model_passes(decoder, 1.0, **config.passes)
+    except (ValueError, TypeError) as error:  # TypeError: a value that is no number
+        raise ValueError(f"passes: {error}") from error
 
 
 def check_compilation_cache(config: Config) -> None:

@@ -22,7 +22,6 @@ from rlagents.facts import Task
 from rlagents.learner import Optimizer
 from rlagents.methods.method import Method
 from rlagents.models import DecoderConfig
-from rlagents.models.layers import SAVE_ATTENTION, RematPolicy
 from rlagents.rollouts.chat import Chat
 from rlagents.rollouts.conditions import MemberMessages, same_for_all
 from rlagents.rollouts.experts import Demonstrator
@@ -55,7 +54,6 @@ class Experiment:
       method: what turns rollouts into a loss.
       supervised_optimizer, optimizer: of the warm-up and of the reinforced phase.
       category: task -> name under which the evaluation reports it besides the whole.
-      remat_policy: what a layer's forward pass keeps for its backward pass; the rest is computed again.
       named: facts of the outcome that go along with every batch.
       member_messages: what differs between the members of a group in training.
       evaluation_messages: the same in evaluation.
@@ -74,7 +72,6 @@ class Experiment:
     supervised_optimizer: Optimizer
     optimizer: Optimizer
     category: Callable[[Task], str]
-    remat_policy: RematPolicy = SAVE_ATTENTION
     named: Sequence[str] = ()
     member_messages: MemberMessages = same_for_all
     evaluation_messages: MemberMessages = same_for_all

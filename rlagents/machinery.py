@@ -17,7 +17,8 @@ from rlagents.environments.base import Environment
 from rlagents.evaluation import Evaluation, evaluate
 from rlagents.experiment import MODULE_PREFIX, Config, Experiment
 from rlagents.facts import Task
-from rlagents.learner import Passes, member_slices, whole_groups
+from rlagents.learner import Passes
+from rlagents.model_passes import model_passes
 from rlagents.rollouts.collate import collate
 from rlagents.rollouts.driver import Rollout, rollout
 from rlagents.rollouts.dynamic_sampling import draw_size, sample_informative
@@ -77,20 +78,12 @@ class Machinery:
         )
 
     def passes(self, temperature: float, members_per_micro_batch: int | None = None) -> Passes:
-        """The model as the learner sees it, at the temperature that was sampled with: whole groups, or slices."""
-        decoder, remat_policy = self.experiment.decoder, self.experiment.remat_policy
-        if members_per_micro_batch is None:
-            return whole_groups(
-                lambda params, batch: models.token_log_probs(
-                    decoder, params, batch, temperature, remat_policy=remat_policy
-                )
-            )
-        return member_slices(
-            partial(models.prefix_kv, decoder, remat_policy=remat_policy),
-            lambda params, kv, batch: models.member_log_probs(
-                decoder, params, kv, batch, temperature, remat_policy=remat_policy
-            ),
-            members=members_per_micro_batch,
+        """The model as the learner sees it, at the temperature that was sampled with; run as ``config.passes`` says."""
+        return model_passes(
+            self.experiment.decoder,
+            temperature,
+            members_per_micro_batch=members_per_micro_batch,
+            **self.config.passes,
         )
 
     def forced_prefix(self) -> Sequence[int]:
@@ -168,6 +161,7 @@ def assemble(config: Config, experiment: Experiment, *, trains: bool = True) -> 
     config_checks.check_sections(config)
     config_checks.check_counts(config)
     config_checks.check_rule(config, trains=trains)
+    config_checks.check_passes(config, experiment.decoder)
     config_checks.check_compilation_cache(config)
     limits = _limits("limits", config.limits, experiment.environment)
     evaluation_limits = _limits("evaluation.limits", config.evaluation.limits, experiment.environment)

@@ -153,8 +153,8 @@ def activations_over(mesh: Mesh) -> AbstractContextManager[Any]:
     return jax.sharding.use_abstract_mesh(mesh.abstract_mesh)
 
 
-def keep_rows_split(activations: Any) -> Any:
-    """Keep the leading axis (prompts, groups, rows) of activations split over ``data x fsdp``; outside a mesh, nothing.
+def keep_rows_split(activations: Any, axis: int = 0) -> Any:
+    """Keep ``axis`` (prompts, groups, rows) of activations split over ``data x fsdp``; outside a mesh, nothing.
 
     Left to itself, XLA splits what leaves the embedding as the embedding is split: along the embedding axis. Every
     device then works on all rows, and what crosses devices are activations. With rows split, each layer's weights are
@@ -162,7 +162,13 @@ def keep_rows_split(activations: Any) -> Any:
     """
     if jax.sharding.get_abstract_mesh().empty:
         return activations
-    return jax.lax.with_sharding_constraint(activations, PartitionSpec(RULES["prompts"]))
+    return jax.lax.with_sharding_constraint(activations, PartitionSpec(*[None] * axis, RULES["prompts"]))
+
+
+def row_shards() -> int:
+    """Into how many parts ``keep_rows_split`` splits rows, here; 1 outside a mesh."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return 1 if mesh.empty else prompt_shards(mesh)
 
 
 def shard_batch(batch: Any, mesh: Mesh) -> Any:

@@ -20,7 +20,7 @@ from absl import app, flags, logging
 from rlagents import learner, models
 from rlagents.checkpoints import CheckpointError, Checkpoints, RunRecord
 from rlagents.command_line import parse_flags, read_options
-from rlagents.compilation import Compilations, described, planned_programs, programs_kept_by
+from rlagents.compilation import Compilations, compilers_memory_returned, described, planned_programs, programs_kept_by
 from rlagents.data.prefetch import prefetched
 from rlagents.machinery import Machinery, assemble
 from rlagents.metrics import MetricsWriter
@@ -42,7 +42,7 @@ def main(argv: list[str]) -> None:
     """Read the command line, train, end the tool workers. Exits 2 for what the user has to mend."""
     if len(argv) > 1:
         raise app.UsageError(f"unknown arguments {argv[1:]}; options begin with --")
-    with contextlib.ExitStack() as stack:
+    with compilers_memory_returned(), contextlib.ExitStack() as stack:
         try:
             config, experiment, workdir = read_options()
             machinery = stack.enter_context(contextlib.closing(assemble(config, experiment)))

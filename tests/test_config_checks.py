@@ -74,6 +74,11 @@ BAD_VALUES = [
         for value in (0.5, "2", float("inf"), float("nan"))
     ],
     ({"rl.pack_micro_batches": 1}, "rl.pack_micro_batches is 1; give True"),
+    ({"passes.loss_chunk_tokens": -1}, "passes: loss_chunk_tokens is -1; give a whole number >= 0"),
+    ({"passes.head_chunk_tokens": 0}, "passes: head_chunk_tokens is 0; give a whole number >= 1"),
+    ({"passes.layer_chunk_tokens": 0.5}, "passes: layer_chunk_tokens is 0.5; give a whole number >= 0"),
+    ({"passes.layer_chunk_tokens": "all"}, "passes: invalid literal"),
+    ({"passes.activation_gigabytes": float("nan")}, "passes: activation_gigabytes is nan; give a number >= 0"),
     ({"supervised.steps": -1}, "supervised.steps is -1"),
     ({"supervised.traces": 0}, "supervised.traces is 0"),
     ({"evaluation.samples_per_task": 0}, "evaluation.samples_per_task is 0"),

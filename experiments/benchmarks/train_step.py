@@ -15,19 +15,13 @@ import optax
 
 from experiments.benchmarks import rollout, shapes, work
 from rlagents import learner, models
+from rlagents.compilation import compilers_memory_returned
 from rlagents.machinery import random_params
 from rlagents.methods import recipes
-from rlagents.models.layers import SAVE_ATTENTION
+from rlagents.model_passes import model_passes
 from rlagents.sampling import Turn
 from rlagents.sharding import shard_batch, single_device_mesh
 from rlagents.types import Batch, Kind, LogProbs, Masks, Params, Rewards, Sequences
-
-REMAT = {
-    "attention": SAVE_ATTENTION,
-    "nothing": jax.checkpoint_policies.nothing_saveable,
-    "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
-    "everything": jax.checkpoint_policies.everything_saveable,
-}
 
 
 def make_batch(flags: argparse.Namespace, asked: list[list[int]], turns: list[list[Turn]]) -> Batch:
@@ -87,15 +81,17 @@ class Training(NamedTuple):
 
 
 def add_flags(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """What only a training step of ours has."""
-    parser.add_argument("--remat", default="attention", choices=sorted(REMAT))
+    """The keys of ``config.passes``."""
+    for name, default in (("loss-chunk", 256), ("head-chunk", 256), ("layer-chunk", 1536)):
+        parser.add_argument(f"--{name}-tokens", type=int, default=default)
+    parser.add_argument("--activation-gigabytes", type=float, default=0.0)
     return parser
 
 
 def make_passes(flags: argparse.Namespace, config: models.DecoderConfig) -> learner.Passes:
     """The model as the learner runs it."""
-    apply = partial(models.token_log_probs, config, temperature=flags.temperature, remat_policy=REMAT[flags.remat])
-    return learner.whole_groups(apply)
+    names = ("loss_chunk_tokens", "head_chunk_tokens", "layer_chunk_tokens", "activation_gigabytes")
+    return model_passes(config, flags.temperature, **{name: getattr(flags, name) for name in names})
 
 
 def make_training(flags: argparse.Namespace, config: models.DecoderConfig) -> Training:
@@ -165,4 +161,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with compilers_memory_returned():
+        main()

@@ -101,6 +101,12 @@ def get_config() -> ConfigDict:
                 "final_fraction": 0.1,
                 "warm_up_updates": 5,
             },
+            "passes": {
+                "loss_chunk_tokens": 256,
+                "head_chunk_tokens": 256,
+                "layer_chunk_tokens": 1536,
+                "activation_gigabytes": 0.0,
+            },
             "buckets": {"prefix_buckets": (112,), "member_buckets": (128,), "turn_buckets": (14,)},
             "method": {"kl_coefficient": 0.0},
             "evaluation": {

@@ -64,6 +64,12 @@ def smollm2_135m() -> ConfigDict:
                 "learning_rate": 1e-6,
                 "max_grad_norm": 1.0,
             },
+            "passes": {
+                "loss_chunk_tokens": 256,
+                "head_chunk_tokens": 256,
+                "layer_chunk_tokens": 1536,
+                "activation_gigabytes": 0.0,
+            },
             "buckets": {"prefix_buckets": (1664, 2432), "member_buckets": (320, 640), "turn_buckets": (6,)},
             # RC-GRPO, Table 10: clip 0.2, beta 0.1.
             "method": {"clip_low": 0.2, "clip_high": 0.2, "kl_coefficient": 0.1},

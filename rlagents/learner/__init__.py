@@ -2,11 +2,12 @@
 
 ``policy`` prepares facts, assigns credit and takes updates; ``packed`` does the same in micro-batches that ``plan``
 packs by length, with ``rows`` to take them; ``binding`` is what both share. ``supervised`` learns from traces.
-``passes`` runs a model given as a function, ``slices`` cuts batches, ``update`` applies a gradient or skips it,
-``optimizer`` and ``state`` make what their names say.
+``passes`` runs a model given as a function, ``fused`` its head together with the loss; ``slices`` cuts batches,
+``update`` applies a gradient or skips it, ``optimizer`` and ``state`` make what their names say.
 """
 
 from rlagents.learner.binding import Learner
+from rlagents.learner.fused import fused_loss
 from rlagents.learner.optimizer import Optimizer, from_optax, make_optimizer, warm_up
 from rlagents.learner.packed import make_packed_learner
 from rlagents.learner.passes import Apply, Passes, member_slices, whole_groups
@@ -27,6 +28,7 @@ __all__ = [
     "check_finite",
     "create_state",
     "from_optax",
+    "fused_loss",
     "make_learner",
     "make_optimizer",
     "make_packed_learner",

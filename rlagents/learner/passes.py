@@ -25,6 +25,10 @@ Term = Callable[[Array, Array, Any], tuple[Array, Any]]
 """``(log_prob, entropy, data) -> (loss, metrics)``, both sums over tokens; ``data`` has leaves ``[p, g, ...]``."""
 
 
+Loss = Callable[..., tuple[Array, Any]]
+"""``(term, *arguments, data)``: the term's sums over what a model gives for ``arguments``, differentiable in those."""
+
+
 class Passes(NamedTuple):
     """A model run forward, and a sum of token terms differentiated through it."""
 
@@ -33,11 +37,25 @@ class Passes(NamedTuple):
     """``(term, params, sequences, data) -> ((loss, metrics), d loss / d params)``."""
 
 
-def whole_groups(apply: Apply) -> Passes:
-    """Run all members of a group at once."""
+def loss_of(scores: Callable[..., Scores]) -> Loss:
+    """``term(*scores(*arguments), data)``: scores of all rows, then the loss."""
+
+    def loss(term: Term, *arguments: Any) -> tuple[Array, Any]:
+        *given, data = arguments
+        return term(*scores(*given), data)
+
+    return loss
+
+
+def whole_groups(apply: Apply, loss: Loss | None = None) -> Passes:
+    """Run all members of a group at once.
+
+    ``loss(term, params, sequences, data)`` is ``loss_of(apply)`` where it is None; ``fused`` has another one.
+    """
+    loss_and_metrics = loss_of(apply) if loss is None else loss
 
     def gradient(term: Term, params: Params, sequences: Sequences, data: Any) -> tuple[tuple[Array, Any], Params]:
-        return jax.value_and_grad(lambda p: term(*apply(p, sequences), data), has_aux=True)(params)
+        return jax.value_and_grad(lambda p: loss_and_metrics(term, p, sequences, data), has_aux=True)(params)
 
     return Passes(apply, gradient)
 
@@ -59,6 +77,7 @@ def split_over(mesh: Mesh, passes: Passes) -> Passes:
 def member_slices(
     prefix_kv: Callable[[Params, Array, Array], Any],
     member_scores: Callable[[Params, Any, Sequences], Scores],
+    loss: Loss | None = None,
     *,
     members: int,
 ) -> Passes:
@@ -67,8 +86,10 @@ def member_slices(
     ``prefix_kv(params, prefix [p l], prefix_length [p])`` gives keys and values of the prefix, and
     ``member_scores(params, prefix_kv, sequences)`` log-probabilities and entropies of members that attend to them. The
     prefix runs forward once and backward once: with ``K`` its keys and values and ``L = sum_i L_i(params, K)`` over
-    slices, ``dL/dparams = sum_i dL_i/dparams + (dK/dparams)^T sum_i dL_i/dK``.
+    slices, ``dL/dparams = sum_i dL_i/dparams + (dK/dparams)^T sum_i dL_i/dK``. ``loss(term, params, prefix_kv,
+    sequences, data)`` is ``loss_of(member_scores)`` where it is None; ``fused`` has another one.
     """
+    loss_and_metrics = loss_of(member_scores) if loss is None else loss
 
     def scores(params: Params, sequences: Sequences) -> Scores:
         kv = prefix_kv(params, sequences.prefix, sequences.prefix_length)
@@ -81,13 +102,13 @@ def member_slices(
     def gradient(term: Term, params: Params, sequences: Sequences, data: Any) -> tuple[tuple[Array, Any], Params]:
         kv, kv_backward = jax.vjp(lambda p: prefix_kv(p, sequences.prefix, sequences.prefix_length), params)
 
-        def loss(params: Params, kv: Any, cut: tuple[Array, Array, Any]) -> tuple[Array, Any]:
+        def of_slice(params: Params, kv: Any, cut: tuple[Array, Array, Any]) -> tuple[Array, Any]:
             tokens, length, piece = cut
             part = dataclasses.replace(sequences, tokens=tokens, length=length)
-            return term(*member_scores(params, kv, part), piece)
+            return loss_and_metrics(term, params, kv, part, piece)
 
         value, (direct, kv_cotangent) = sum_over(
-            lambda cut: jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(params, kv, cut),
+            lambda cut: jax.value_and_grad(of_slice, argnums=(0, 1), has_aux=True)(params, kv, cut),
             by_members((sequences.tokens, sequences.length, data), members),
         )
         kv_cotangent = jax.tree.map(lambda cotangent, x: cotangent.astype(x.dtype), kv_cotangent, kv)

@@ -1,4 +1,4 @@
-"""Tokens in the order that products like: on one axis, or cut into chunks of positions and put together again."""
+"""Tokens in the order that products like: on one axis, or cut into chunks and put together again."""
 
 import math
 from collections.abc import Callable
@@ -7,6 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
+
+from rlagents.row_chunks import RowChunks
 
 
 def one_row(x: Float[Array, "*batch d"]) -> Float[Array, "n d"]:
@@ -52,3 +54,26 @@ def by_chunks(function: Callable[..., Array], arguments: tuple[Any, ...], chunk_
     again = jax.checkpoint(function, prevent_cse=False)
     pieces = jax.lax.map(lambda piece: again(*piece), tuple(split(x, chunk, -2) for x in arguments))
     return join(pieces, length, -2)
+
+
+def by_rows(
+    function: Callable[[Any, Any], Any], of_row: Any, of_prompt: Any, *, row_tokens: int, chunk_tokens: int | None
+) -> Any:
+    """``function(of_row, of_prompt)`` of leaves ``[b g ..]`` and ``[b ..]``, about ``chunk_tokens`` tokens at a time.
+
+    A row has ``row_tokens`` tokens; a chunk has whole rows. Results have leaves ``[b g ..]``. None is all at once.
+    """
+    prompts, members = jax.tree.leaves(of_row)[0].shape[:2]
+    chunks = RowChunks.of(prompts, members, row_tokens=row_tokens, chunk_tokens=chunk_tokens)
+
+    def some_prompts(piece: tuple[Any, Any]) -> Any:
+        of_row, of_prompt = piece
+        if chunks.members == members:
+            return function(of_row, of_prompt)
+        cut = jax.tree.map(chunks.cut_members, of_row)
+        return jax.tree.map(chunks.join_members, jax.lax.map(lambda rows: function(rows, of_prompt), cut))
+
+    if chunks.prompts == prompts:
+        return some_prompts((of_row, of_prompt))
+    cut = jax.tree.map(chunks.cut_prompts, (of_row, of_prompt))
+    return jax.tree.map(chunks.join_prompts, jax.lax.map(some_prompts, cut))

@@ -38,17 +38,21 @@ def prefill(
     *,
     backend: Backend = xla,
     remat_policy: RematPolicy = SAVE_ATTENTION,
-    mlp_chunk_tokens: int | None = None,
+    layer_chunk_tokens: int | None = None,
 ) -> KV:
-    """Keys and values of prefixes padded on the right; entries from ``lengths`` on are finite but mean nothing."""
+    """Keys and values of prefixes padded on the right; entries from ``lengths`` on are finite but mean nothing.
+
+    ``layer_chunk_tokens`` bounds the tokens that pass a layer at once (see ``layers``).
+    """
     position = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)[:, None]
 
     def gather(queries: Queries, key: Array, value: Array, _: None, window: Window) -> tuple[Array, KV]:
-        own = Source(key, value, position)
-        return attend(backend, config.attention_scale, queries, (own,), window), KV(key[:, 0], value[:, 0])
+        own = Source(key, value, queries.position)
+        return attend(backend, config.attention_scale, queries, (own,), window), KV(key, value)
 
     tokens = jnp.where(position < lengths[:, None, None], tokens[:, None], 0)
-    return through_layers(config, params, tokens, position, gather, None, remat_policy, mlp_chunk_tokens)[1]
+    _, kept = through_layers(config, params, tokens, position, gather, None, remat_policy, layer_chunk_tokens)
+    return KV(*(x[:, :, 0] for x in kept))
 
 
 def extend(

@@ -6,6 +6,7 @@ The head runs over chunks of positions, forwards and backwards. With ``z = hidde
     d log p_y / d z_j = [j = y] - p_j          d H / d z_j = -p_j (log p_j + H)
 
 so one chunk's logits ``[*batch chunk v]`` are all that exists at any time (compare Liger-Kernel's fused linear losses).
+Where there is one chunk only, its logits are kept, and the backward pass spares a product of three.
 """
 
 import functools
@@ -36,56 +37,69 @@ def log_prob_and_entropy(
     sharded: ``chunk_tokens // batch size`` positions each, at least one. The result does not depend on
     ``chunk_tokens``. Carries gradient to ``hidden`` and ``head`` only.
     """
-    return _chunked(hidden, head, targets, jnp.asarray(temperature, jnp.float32), chunk_tokens)
+    chunk = chunk_positions(hidden.shape[:-2], hidden.shape[-2], chunk_tokens)
+    return _chunked(hidden, head, targets, jnp.asarray(temperature, jnp.float32), chunk)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
-def _chunked(hidden, head, targets, temperature, chunk_tokens) -> Any:
-    return _forward(hidden, head, targets, temperature, chunk_tokens)[0]
+def _chunked(hidden, head, targets, temperature, chunk) -> Any:
+    return _forward(hidden, head, targets, temperature, chunk)[0]
 
 
-def _forward(hidden, head, targets, temperature, chunk_tokens):
+def _forward(hidden, head, targets, temperature, chunk):
     length = hidden.shape[-2]
-    chunk = chunk_positions(hidden.shape[:-2], length, chunk_tokens)
+    if chunk >= length:
+        z = head_logits(one_row(hidden), head) / temperature
+        outputs = tuple(x.reshape(targets.shape) for x in _statistics(z, targets.reshape(-1)))
+        return outputs[:2], (hidden, head, targets, temperature, z, *outputs[1:])
 
     def one(_, xs):
-        h, y = one_row(xs[0]), xs[1].reshape(-1)
-        z = head_logits(h, head) / temperature
-        maximum = jnp.max(z, axis=-1)
-        # Entropy from logits below their maximum: where one token is nearly certain nothing large cancels.
-        below = z - maximum[:, None]
-        weights = jnp.exp(below)
-        total = jnp.sum(weights, axis=-1)
-        entropy = jnp.log(total) - jnp.sum(weights * below, axis=-1) / total
-        at_target = jnp.sum(jnp.where(_is_target(z, y), below, 0.0), axis=-1)
-        outputs = (at_target - jnp.log(total), entropy, maximum + jnp.log(total))
-        return None, tuple(x.reshape(xs[1].shape) for x in outputs)
+        z = head_logits(one_row(xs[0]), head) / temperature
+        return None, tuple(x.reshape(xs[1].shape) for x in _statistics(z, xs[1].reshape(-1)))
 
     _, outputs = jax.lax.scan(one, None, (split(hidden, chunk, -2), split(targets, chunk, -1)))
-    log_prob, entropy, log_normalizer = (join(x, length, -1) for x in outputs)
-    return (log_prob, entropy), (hidden, head, targets, temperature, log_normalizer, entropy)
+    log_prob, *others = (join(x, length, -1) for x in outputs)
+    return (log_prob, others[0]), (hidden, head, targets, temperature, None, *others)
 
 
-def _backward(chunk_tokens, saved, cotangents):
-    hidden, head, targets, temperature, log_normalizer, entropy = saved
+def _statistics(z: Float[Array, "n v"], targets: Int[Array, " n"]) -> tuple[Array, Array, Array]:
+    """Log-probability of targets, entropy, and log-normalizer."""
+    maximum = jnp.max(z, axis=-1)
+    # Entropy from logits below their maximum: where one token is nearly certain nothing large cancels.
+    below = z - maximum[:, None]
+    weights = jnp.exp(below)
+    total = jnp.sum(weights, axis=-1)
+    entropy = jnp.log(total) - jnp.sum(weights * below, axis=-1) / total
+    at_target = jnp.sum(jnp.where(_is_target(z, targets), below, 0.0), axis=-1)
+    return at_target - jnp.log(total), entropy, maximum + jnp.log(total)
+
+
+def _backward(chunk, saved, cotangents):
+    hidden, head, targets, temperature, logits, entropy, log_normalizer = saved
     length = hidden.shape[-2]
-    chunk = chunk_positions(hidden.shape[:-2], length, chunk_tokens)
 
-    def one(head_gradient, xs):
-        h = one_row(xs[0])
-        y, normalizer, entropy, d_log_prob, d_entropy = (x.reshape(-1) for x in xs[1:])
-        log_p = head_logits(h, head) / temperature - normalizer[:, None]
+    def gradients(h, z, y, entropy, normalizer, d_log_prob, d_entropy):
+        log_p = z - normalizer[:, None]
         from_log_prob = jnp.where(_is_target(log_p, y), d_log_prob[:, None], 0.0)
         from_both = jnp.exp(log_p) * (d_log_prob[:, None] + d_entropy[:, None] * (log_p + entropy[:, None]))
         dz = ((from_log_prob - from_both) / temperature).astype(h.dtype)
         dh = jnp.einsum("nv,vd->nd", dz, head.astype(h.dtype), preferred_element_type=jnp.float32)
-        head_gradient += jnp.einsum("nv,nd->vd", dz, h, preferred_element_type=jnp.float32)
-        return head_gradient, dh.astype(h.dtype).reshape(xs[0].shape)
+        return dh.astype(h.dtype), jnp.einsum("nv,nd->vd", dz, h, preferred_element_type=jnp.float32)
 
-    by_token = (targets, log_normalizer, entropy, *cotangents)
+    by_token = (targets, entropy, log_normalizer, *cotangents)
+    if logits is not None:
+        dh, d_head = gradients(one_row(hidden), logits, *(x.reshape(-1) for x in by_token))
+        return dh.reshape(hidden.shape), d_head.astype(head.dtype), None, jnp.zeros_like(temperature)
+
+    def one(d_head, xs):
+        h = one_row(xs[0])
+        z = head_logits(h, head) / temperature
+        dh, more = gradients(h, z, *(x.reshape(-1) for x in xs[1:]))
+        return d_head + more, dh.reshape(xs[0].shape)
+
     xs = (split(hidden, chunk, -2), *(split(x, chunk, -1) for x in by_token))
-    head_gradient, d_hidden = jax.lax.scan(one, jnp.zeros(head.shape, jnp.float32), xs)
-    return join(d_hidden, length, -2), head_gradient.astype(head.dtype), None, jnp.zeros_like(temperature)
+    d_head, d_hidden = jax.lax.scan(one, jnp.zeros(head.shape, jnp.float32), xs)
+    return join(d_hidden, length, -2), d_head.astype(head.dtype), None, jnp.zeros_like(temperature)
 
 
 _chunked.defvjp(_forward, _backward)

@@ -6,6 +6,8 @@ all members sum through it. ``token_log_probs`` is the composition of its two ha
     kv, pull = jax.vjp(lambda params: prefix_kv(config, params, prefix, prefix_length), params)
     for each slice of members: add up gradients of member_log_probs with respect to params and kv
     (gradient of params) += pull(gradient of kv)
+
+``member_log_probs`` in turn is ``hidden_log_probs`` of ``member_hidden``, whose rows a loss may take one by one.
 """
 
 import jax.numpy as jnp
@@ -22,6 +24,8 @@ from rlagents.types import Params, Sequences
 HEAD_CHUNK_TOKENS = 256
 """A chunk of logits that stays in cache while it is used several times: 8 MB at a vocabulary of 8,192. On accelerators
 longer chunks, which read the head less often, pay off."""
+LAYER_CHUNK_TOKENS = 1536
+"""Likewise of a layer's results: 6 MB at an MLP of 1,024."""
 
 
 def prefix_kv(
@@ -32,7 +36,7 @@ def prefix_kv(
     *,
     backend: Backend = xla,
     remat_policy: RematPolicy = SAVE_ATTENTION,
-    mlp_chunk_tokens: int | None = None,
+    layer_chunk_tokens: int | None = LAYER_CHUNK_TOKENS,
 ) -> KV:
     """Keys and values of every group's prefix; differentiable in ``params``."""
     return prefill(
@@ -42,8 +46,66 @@ def prefix_kv(
         prefix_length,
         backend=backend,
         remat_policy=remat_policy,
-        mlp_chunk_tokens=mlp_chunk_tokens,
+        layer_chunk_tokens=layer_chunk_tokens,
     )
+
+
+def member_hidden(
+    config: DecoderConfig,
+    params: Params,
+    kv: KV,
+    sequences: Sequences,
+    *,
+    backend: Backend = xla,
+    remat_policy: RematPolicy = SAVE_ATTENTION,
+    layer_chunk_tokens: int | None = LAYER_CHUNK_TOKENS,
+) -> Float[Array, "p g t d"]:
+    """Hidden states of members after the final norm, given the prefixes' keys and values; finite from ``length`` on.
+
+    Differentiable in ``params`` and ``kv``. ``layer_chunk_tokens`` bounds the tokens that pass a layer at once (see
+    ``layers``).
+    """
+    p, g, t = sequences.tokens.shape
+    step = jnp.arange(t)
+    position = jnp.broadcast_to(sequences.prefix_length[:, None, None] + step, (p, g, t))
+    slot = jnp.arange(kv.key.shape[3])
+    slot_position = jnp.where(slot < sequences.prefix_length[:, None], slot, NOWHERE)[:, None]
+    # The same in every layer; so each chunk of prompts gets its own.
+    slot_positions = jnp.broadcast_to(slot_position, (config.num_layers, *slot_position.shape))
+
+    def gather(
+        queries: Queries, key: Array, value: Array, extra: tuple[KV, Array], window: Window
+    ) -> tuple[Array, None]:
+        prefix, slot_position = extra
+        shared = Source(prefix.key[:, None], prefix.value[:, None], slot_position)
+        sources = (shared, Source(key, value, queries.position))
+        return attend(backend, config.attention_scale, queries, sources, window), None
+
+    tokens = jnp.where(step < sequences.length[..., None], sequences.tokens, 0)
+    extras = (kv, slot_positions)
+    return through_layers(config, params, tokens, position, gather, extras, remat_policy, layer_chunk_tokens)[0]
+
+
+def hidden_log_probs(
+    hidden: Float[Array, "p g t d"],
+    head: Float[Array, "v d"],
+    sequences: Sequences,
+    temperature: float | Float[Array, ""],
+    *,
+    head_chunk_tokens: int = HEAD_CHUNK_TOKENS,
+) -> tuple[Float[Array, "p g t"], Float[Array, "p g t"]]:
+    """Log-probabilities and entropies (nats, float32) of member tokens, given their hidden states and the head.
+
+    ``log_prob[p, g, t]`` is of ``tokens[p, g, t]`` under ``softmax(logits / temperature)`` given everything before it,
+    ``entropy`` of that distribution. Both are 0 with zero gradient at ``t = 0`` and from ``length`` on. Differentiable
+    in ``hidden`` and ``head``. ``head_chunk_tokens`` bounds the tokens whose logits exist at once (see ``head``). Reads
+    tokens and lengths of members only.
+    """
+    real = jnp.arange(sequences.tokens.shape[2]) < sequences.length[..., None]
+    tokens = jnp.where(real, sequences.tokens, 0)[:, :, 1:]
+    outputs = log_prob_and_entropy(hidden[:, :, :-1], head, tokens, temperature, head_chunk_tokens)
+    log_prob, entropy = (jnp.pad(jnp.where(real[:, :, 1:], x, 0.0), ((0, 0), (0, 0), (1, 0))) for x in outputs)
+    return log_prob, entropy
 
 
 def member_log_probs(
@@ -56,42 +118,20 @@ def member_log_probs(
     head_chunk_tokens: int = HEAD_CHUNK_TOKENS,
     backend: Backend = xla,
     remat_policy: RematPolicy = SAVE_ATTENTION,
-    mlp_chunk_tokens: int | None = None,
+    layer_chunk_tokens: int | None = LAYER_CHUNK_TOKENS,
 ) -> tuple[Float[Array, "p g t"], Float[Array, "p g t"]]:
-    """Log-probabilities and entropies (nats, float32) of member tokens, given the prefixes' keys and values.
-
-    ``log_prob[p, g, t]`` is of ``tokens[p, g, t]`` under ``softmax(logits / temperature)`` given everything before it,
-    ``entropy`` of that distribution. Both are 0 with zero gradient at ``t = 0`` and from ``length`` on. Differentiable
-    in ``params`` and ``kv``. ``head_chunk_tokens`` bounds the tokens whose logits exist at once (see ``head``),
-    ``mlp_chunk_tokens`` those that pass an MLP at once (see ``layers``).
-    """
-    p, g, t = sequences.tokens.shape
-    step = jnp.arange(t)
-    real = step < sequences.length[..., None]
-    position = jnp.broadcast_to(sequences.prefix_length[:, None, None] + step, (p, g, t))
-    slot = jnp.arange(kv.key.shape[3])
-    slot_position = jnp.where(slot < sequences.prefix_length[:, None], slot, NOWHERE)[:, None]
-
-    def gather(queries: Queries, key: Array, value: Array, extra: KV, window: Window) -> tuple[Array, None]:
-        shared = Source(extra.key[:, None], extra.value[:, None], slot_position)
-        sources = (shared, Source(key, value, position))
-        return attend(backend, config.attention_scale, queries, sources, window), None
-
-    tokens = jnp.where(real, sequences.tokens, 0)
-    hidden, _ = through_layers(config, params, tokens, position, gather, kv, remat_policy, mlp_chunk_tokens)
-    log_prob, entropy = log_prob_and_entropy(
-        hidden[:, :, :-1],
-        head_weight(config, params),
-        tokens[:, :, 1:],
-        temperature,
-        head_chunk_tokens,
+    """``hidden_log_probs`` of ``member_hidden``. Differentiable in ``params`` and ``kv``."""
+    hidden = member_hidden(
+        config,
+        params,
+        kv,
+        sequences,
+        backend=backend,
+        remat_policy=remat_policy,
+        layer_chunk_tokens=layer_chunk_tokens,
     )
-    predicted = real[:, :, 1:]
-
-    def place(x: Array) -> Array:
-        return jnp.pad(jnp.where(predicted, x, 0.0), ((0, 0), (0, 0), (1, 0)))
-
-    return place(log_prob), place(entropy)
+    head = head_weight(config, params)
+    return hidden_log_probs(hidden, head, sequences, temperature, head_chunk_tokens=head_chunk_tokens)
 
 
 def token_log_probs(
@@ -103,7 +143,7 @@ def token_log_probs(
     head_chunk_tokens: int = HEAD_CHUNK_TOKENS,
     backend: Backend = xla,
     remat_policy: RematPolicy = SAVE_ATTENTION,
-    mlp_chunk_tokens: int | None = None,
+    layer_chunk_tokens: int | None = LAYER_CHUNK_TOKENS,
 ) -> tuple[Float[Array, "p g t"], Float[Array, "p g t"]]:
     """Log-probabilities and entropies of member tokens; see ``member_log_probs``. Differentiable in ``params``."""
     kv = prefix_kv(
@@ -113,7 +153,7 @@ def token_log_probs(
         sequences.prefix_length,
         backend=backend,
         remat_policy=remat_policy,
-        mlp_chunk_tokens=mlp_chunk_tokens,
+        layer_chunk_tokens=layer_chunk_tokens,
     )
     return member_log_probs(
         config,
@@ -124,5 +164,5 @@ def token_log_probs(
         head_chunk_tokens=head_chunk_tokens,
         backend=backend,
         remat_policy=remat_policy,
-        mlp_chunk_tokens=mlp_chunk_tokens,
+        layer_chunk_tokens=layer_chunk_tokens,
     )

@@ -114,7 +114,7 @@ def test_padding_chunks_blocks_and_rematerialisation_change_nothing(gemma3):
             TEMPERATURE,
             head_chunk_tokens=13,
             backend=blockwise(1, least_positions=3),
-            mlp_chunk_tokens=7,
+            layer_chunk_tokens=7,
             remat_policy=jax.checkpoint_policies.nothing_saveable,
         )
         return weighted([x[..., :6] for x in outputs])

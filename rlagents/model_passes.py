@@ -1,0 +1,87 @@
+"""The decoder as the learner runs it: what is computed at once, what again, and how much memory that may take.
+
+Nothing here changes a result. Each way of sparing time or memory is switched off by 0, one by one.
+"""
+
+import math
+from typing import Any
+
+from jaxtyping import Array
+
+from rlagents import models
+from rlagents.learner import Passes, fused_loss, member_slices, whole_groups
+from rlagents.learner.fused import Body
+from rlagents.learner.passes import Loss, Scores
+from rlagents.models import shared
+from rlagents.models.decoder import KV, head_weight
+from rlagents.models.remat import remat_within
+from rlagents.types import Params, Sequences
+
+
+def model_passes(
+    decoder: models.DecoderConfig,
+    temperature: float,
+    *,
+    members_per_micro_batch: int | None = None,
+    loss_chunk_tokens: int = shared.HEAD_CHUNK_TOKENS,
+    head_chunk_tokens: int = shared.HEAD_CHUNK_TOKENS,
+    layer_chunk_tokens: int = shared.LAYER_CHUNK_TOKENS,
+    activation_gigabytes: float = 0.0,
+) -> Passes:
+    """Passes of a decoder at the temperature that was sampled with.
+
+    Args:
+      decoder: the model.
+      temperature: divides logits.
+      members_per_micro_batch: members of a group that run at once, where even one group is too large; None is all.
+      loss_chunk_tokens: tokens whose loss is taken while their logits are still there (``learner.fused``); 0 takes the
+        loss of all tokens at once, from log-probabilities, and computes logits again for the gradient.
+      head_chunk_tokens: tokens whose logits exist at once (``models.head``).
+      layer_chunk_tokens: tokens that pass a layer at once (``models.layers``); 0 is all.
+      activation_gigabytes: what a device may keep of layers for the backward pass beside their inputs and what
+        attention gathered (``models.remat``); 0 computes the rest again.
+
+    Raises:
+      ValueError: a number of tokens or memory below 0, or no token for the head.
+    """
+    for name, tokens, least in (
+        ("loss_chunk_tokens", loss_chunk_tokens, 0),
+        ("head_chunk_tokens", head_chunk_tokens, 1),
+        ("layer_chunk_tokens", layer_chunk_tokens, 0),
+    ):
+        if tokens != int(tokens) or tokens < least:
+            raise ValueError(f"{name} is {tokens!r}; give a whole number >= {least}")
+    if not 0 <= activation_gigabytes < math.inf:
+        raise ValueError(f"activation_gigabytes is {activation_gigabytes!r}; give a number >= 0")
+
+    def options(positions: int) -> dict[str, Any]:
+        policy = remat_within(decoder, positions, gigabytes=activation_gigabytes)
+        return {"remat_policy": policy, "layer_chunk_tokens": layer_chunk_tokens or None}
+
+    def prefix_of_slices(params: Params, prefix: Array, prefix_length: Array) -> KV:
+        return models.prefix_kv(decoder, params, prefix, prefix_length, **options(prefix.size))
+
+    def member_body(params: Params, kv: KV, sequences: Sequences) -> tuple[Array, Array]:
+        hidden = shared.member_hidden(decoder, params, kv, sequences, **options(sequences.tokens.size))
+        return hidden, head_weight(decoder, params)
+
+    def group_body(params: Params, sequences: Sequences) -> tuple[Array, Array]:
+        both = options(sequences.prefix.size + sequences.tokens.size)
+        kv = models.prefix_kv(decoder, params, sequences.prefix, sequences.prefix_length, **both)
+        return shared.member_hidden(decoder, params, kv, sequences, **both), head_weight(decoder, params)
+
+    def scores(hidden: Array, head: Array, sequences: Sequences) -> Scores:
+        return shared.hidden_log_probs(hidden, head, sequences, temperature, head_chunk_tokens=head_chunk_tokens)
+
+    def group_scores(params: Params, sequences: Sequences) -> Scores:
+        return scores(*group_body(params, sequences), sequences)
+
+    def member_scores(params: Params, kv: KV, sequences: Sequences) -> Scores:
+        return scores(*member_body(params, kv, sequences), sequences)
+
+    def loss(body: Body) -> Loss | None:
+        return None if loss_chunk_tokens == 0 else fused_loss(body, scores, chunk_tokens=loss_chunk_tokens)
+
+    if members_per_micro_batch is None:
+        return whole_groups(group_scores, loss(group_body))
+    return member_slices(prefix_of_slices, member_scores, loss(member_body), members=members_per_micro_batch)

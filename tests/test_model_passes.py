@@ -1,0 +1,138 @@
+"""Whatever runs at once, again or fused: one loss, one gradient; and memory bounds what is kept."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rlagents import models
+from rlagents.learner import fused_loss
+from rlagents.model_passes import model_passes
+from rlagents.models.layers import SAVE_ATTENTION
+from rlagents.models.remat import SAVE_PRODUCTS, products_bytes, remat_within
+from rlagents.row_chunks import RowChunks
+from rlagents.sharding import activations_over, make_mesh
+from tests.effort import draws
+from tests.models.tiny import GEMMA3, QWEN2, random_params, random_sequences, relative_error
+
+PLAIN = {"loss_chunk_tokens": 0, "layer_chunk_tokens": 0, "head_chunk_tokens": 10**6}
+SEQUENCES = random_sequences(QWEN2, seed=3)
+DATA = np.random.default_rng(0).normal(size=(2, *SEQUENCES.tokens.shape)).astype(np.float32)
+DATA = tuple(jnp.asarray(x) for x in DATA)
+
+
+def term(log_prob, entropy, data):
+    """Reads rows whole, as a sequence's ratio does, and both scores."""
+    weight, bonus = data
+    of_row = jnp.exp(0.1 * jnp.sum(weight * log_prob, axis=-1))
+    return jnp.sum(of_row) + jnp.sum(bonus * entropy), {"rows": jnp.sum(of_row), "log_prob": jnp.sum(log_prob)}
+
+
+def gradient(params, sequences=SEQUENCES, data=DATA, **options):
+    passes = model_passes(QWEN2, 0.7, **options)
+    return jax.jit(lambda params: passes.gradient(term, params, sequences, data))(params)
+
+
+@pytest.fixture(scope="module")
+def params():
+    return random_params(QWEN2)
+
+
+@pytest.fixture(scope="module")
+def plain(params):
+    return gradient(params, **PLAIN)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        PLAIN | {"loss_chunk_tokens": 1},
+        PLAIN | {"loss_chunk_tokens": 10**6},
+        PLAIN | {"loss_chunk_tokens": 12, "head_chunk_tokens": 3},
+        PLAIN | {"layer_chunk_tokens": 3},
+        PLAIN | {"activation_gigabytes": 1.0},
+        PLAIN | {"members_per_micro_batch": 1, "loss_chunk_tokens": 1, "layer_chunk_tokens": 5},
+        {},
+    ],
+    ids=str,
+)
+def test_each_fast_path_equals_the_plain_one(options, params, plain):
+    found = gradient(params, **options)
+    assert relative_error(found, plain) < 1e-5
+
+
+def test_a_loss_alone_and_part_of_another_are_those_of_the_plain_path():
+    """Evaluated without a gradient; and as part of a larger loss."""
+
+    def scores(hidden, head, sequences):
+        return (hidden @ head.T)[..., 0], jnp.sum(hidden, axis=-1)
+
+    loss = fused_loss(lambda params, sequences: (params["h"], params["w"]), scores, chunk_tokens=1)
+    rng = np.random.default_rng(1)
+    small = {"h": jnp.asarray(rng.normal(size=(*DATA[0].shape, 2))), "w": jnp.asarray(rng.normal(size=(1, 2)))}
+
+    def direct(params):
+        return term(*scores(params["h"], params["w"], SEQUENCES), DATA)[0]
+
+    def fused(params):
+        return loss(term, params, SEQUENCES, DATA)[0]
+
+    np.testing.assert_allclose(jax.jit(fused)(small), jax.jit(direct)(small), rtol=1e-6)
+    squares = [jax.jit(jax.grad(lambda p, f=f: f(p) ** 2))(small) for f in (fused, direct)]
+    assert relative_error(*squares) < 1e-5
+
+
+@settings(max_examples=draws(30), deadline=None)
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 9), st.integers(1, 60), st.sampled_from([1, 2, 3]))
+def test_chunks_cut_all_rows_once_and_hold_no_more_than_asked(prompts, members, row_tokens, chunk_tokens, shards):
+    chunks = RowChunks.of(prompts, members, row_tokens=row_tokens, chunk_tokens=chunk_tokens)
+    assert chunks.prompts * chunks.members * row_tokens <= max(chunk_tokens, row_tokens)
+    if prompts % shards == 0 and chunks.prompts % shards == 0:
+        chunks = chunks._replace(shards=shards)
+    rows = jnp.arange(prompts * members * 2).reshape(prompts, members, 2)
+    pieces = chunks.cut_prompts(rows)
+    np.testing.assert_array_equal(chunks.join_prompts(pieces), rows)
+    small = chunks.cut_members(pieces[0])
+    assert small.shape == (members // chunks.members, chunks.prompts, chunks.members, 2)
+    np.testing.assert_array_equal(chunks.join_members(small), pieces[0])
+
+
+def test_split_over_devices_each_takes_from_what_it_holds(params):
+    """Four prompts on two devices, one of each in a chunk: the numbers of one device, and no row is sent elsewhere."""
+    mesh = make_mesh(data=2, fsdp=1, tensor=1, devices=jax.devices()[:2])
+    twice = jax.tree.map(lambda x: jnp.concatenate([x, x]), SEQUENCES)
+    twice = dataclasses.replace(twice, tokens=twice.tokens[:4], length=twice.length[:4])
+    data = tuple(jnp.concatenate([x, x])[:4] for x in DATA)
+    small = {"layer_chunk_tokens": 5, "loss_chunk_tokens": 5}
+    passes = model_passes(QWEN2, 0.7, **small)
+
+    def split(params):
+        with activations_over(mesh):
+            assert RowChunks.of(4, 2, row_tokens=5, chunk_tokens=5) == (2, 2, 1)
+            return passes.gradient(term, params, twice, data)
+
+    assert relative_error(jax.jit(split)(params), gradient(params, twice, data, **PLAIN)) < 1e-5
+
+
+@pytest.mark.parametrize("config", [QWEN2, GEMMA3], ids=["qwen2", "gemma3"])
+def test_what_memory_is_asked_for_is_what_the_backward_pass_finds_kept(config):
+    params, sequences = random_params(config), random_sequences(config, seed=3)
+
+    def kept(policy):
+        def scores(params):
+            return models.token_log_probs(config, params, sequences, 1.0, remat_policy=policy, layer_chunk_tokens=None)
+
+        residuals = jax.tree.leaves(jax.eval_shape(lambda params: jax.vjp(scores, params)[1], params))
+        return sum(leaf.size * leaf.dtype.itemsize for leaf in residuals)
+
+    positions = sequences.prefix.size + sequences.tokens.size
+    more = products_bytes(config, positions)
+    assert kept(SAVE_PRODUCTS) - kept(SAVE_ATTENTION) == more
+    assert remat_within(config, positions, gigabytes=more / 1e9) is SAVE_PRODUCTS
+    assert remat_within(config, positions, gigabytes=(more - 1) / 1e9) is SAVE_ATTENTION
+    with activations_over(make_mesh(data=2, fsdp=1, tensor=1, devices=jax.devices()[:2])):
+        assert remat_within(config, positions, gigabytes=more / 2e9) is SAVE_PRODUCTS
