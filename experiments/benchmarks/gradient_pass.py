@@ -18,6 +18,7 @@ import optax
 
 from experiments.benchmarks import shapes, train_step
 from rlagents import learner, models
+from rlagents.compilation import compilers_memory_returned
 from rlagents.learner.binding import Totals, bind, open_update
 from rlagents.machinery import abstract_params, random_params
 from rlagents.methods import recipes
@@ -98,4 +99,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with compilers_memory_returned():
+        main()

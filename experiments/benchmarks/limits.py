@@ -17,6 +17,7 @@ import argparse
 from functools import partial
 
 from experiments.benchmarks import machine, rollout, shapes, train_step, work
+from rlagents.compilation import compilers_memory_returned
 from rlagents.sampling import Sampler
 from rlagents.sharding import shard_batch, single_device_mesh
 
@@ -89,4 +90,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with compilers_memory_returned():
+        main()

@@ -81,7 +81,7 @@ class Training(NamedTuple):
 
 
 def add_flags(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """What only a training step of ours has: the keys of ``config.passes``."""
+    """The keys of ``config.passes``."""
     for name, default in (("loss-chunk", 256), ("head-chunk", 256), ("layer-chunk", 1536)):
         parser.add_argument(f"--{name}-tokens", type=int, default=default)
     parser.add_argument("--activation-gigabytes", type=float, default=0.0)
