@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-from rlagents.config_sections import value_of
+from rlagents.config_sections import WARM_UP_SECTIONS, value_of
 from rlagents.data.streams import MAX_SEED
 from rlagents.experiment import Config
 from rlagents.model_passes import model_passes
@@ -49,7 +49,7 @@ def check_counts(config: Config) -> None:
     if config.rl.members_per_micro_batch is not None:
         _check_at_least(1, config, "rl.members_per_micro_batch")
     if config.supervised.steps:
-        _check_at_least(1, config, *(f"supervised.{name}" for name in _WARM_UP_SECTIONS["supervised"]))
+        _check_at_least(1, config, *(f"supervised.{name}" for name in WARM_UP_SECTIONS["supervised"]))
 
 
 def check_rule(config: Config, *, trains: bool) -> None:

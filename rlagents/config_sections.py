@@ -40,10 +40,11 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
     "evaluation": ("num_tasks", "samples_per_task", "every_steps", "limits"),
     "checkpoint": ("every_steps", "keep_last"),
 }
-_WARM_UP_SECTIONS: dict[str, tuple[str, ...]] = {
+WARM_UP_SECTIONS: dict[str, tuple[str, ...]] = {
     "supervised": ("traces", "prompts_per_step", "prompts_per_micro_batch", "batches_per_window"),
     "trace_buckets": ("prefix_buckets", "member_buckets", "turn_buckets"),
 }
+"""What a run with a warm-up needs besides."""
 
 # Sections that are the keyword arguments of a function, and the arguments that come from elsewhere.
 _ARGUMENTS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
@@ -85,7 +86,7 @@ def check_sections(config: Config) -> None:
             raise ValueError(f"the config has no {name}; training needs {', '.join(needed)}: add it in get_config().")
     _check_keys(config, _SECTIONS)
     if config.supervised.steps:
-        _check_keys(config, _WARM_UP_SECTIONS)
+        _check_keys(config, WARM_UP_SECTIONS)
     for name, (function, given) in _ARGUMENTS.items():
         if name in _SECTIONS or "." in name or config.supervised.steps:
             _check_arguments(name, value_of(config, name), function, given)
