@@ -162,7 +162,7 @@ def test_the_programs_are_those_that_were_planned(whole):
     found = collections.Counter(json.loads((whole / "compiled.json").read_text())["names"])
     planned = planned_programs(small_config(), max_prefix_tokens=112)
     assert planned["prepare"] == found["jit(prepare)"]
-    assert planned["credit"] == found["jit(credit)"]
+    assert planned["credit"] == found["jit(assign)"]
     assert planned["warm-up step"] + planned["step"] == found["jit(step)"]
     for name, function in (("prefill", "prefill_prefixes"), ("extend", "extend_rows"), ("decode", "decode_block")):
         # Untrained weights may never come to the longest conversations.
@@ -203,7 +203,11 @@ def test_a_run_leaves_a_line_a_step_evaluations_conversations_and_a_summary(whol
     wanted = {"reward", "loss", "gradient_norm", "tokens_per_second", "seconds/rollout", "seconds/update"}
     assert wanted <= steps[0].keys()
     assert any(row["gradient_norm"] > 0 for row in steps)
-    assert all(row["rollout/groups_sampled"] == 12 * row["rollout/draws"] for row in steps)
+    # A draw's groups are sampled up to the last that is needed.
+    stopped = [row.get("rollout/groups_stopped", 0) for row in steps]
+    assert any(stopped)
+    for row, number in zip(steps, stopped, strict=True):
+        assert row["rollout/groups_sampled"] + number == 12 * row["rollout/draws"]
     assert all(row["rollout/groups_kept"] == 8 for row in steps)
     assert sum(row.get("rollout/uninformative/uniform_groups", 0) for row in steps) > 0
     assert [row["step"] for row in read_metrics(whole / "warm_up.jsonl")] == [0, 1, 2, 3]

@@ -76,8 +76,8 @@ class Device:
 
     def load(self, params: Params) -> None:
         """Copy weights: buffers of their own, whatever becomes of the originals."""
-        # A block that nobody reads any more may be under way, and holds the old weights until it ends.
-        jax.block_until_ready(self._state)
+        # Ready long ago, unless a block that nobody reads any more is under way: it holds the old weights until it ends.
+        self._state.own.key.block_until_ready()
         self._params = None  # frees the old ones first
         shardings = tree_shardings(logical_axes(self._config), params, self._mesh)
         # Placing may alias what is in place already, NumPy arrays too; copying never does.
