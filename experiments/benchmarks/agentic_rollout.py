@@ -1,6 +1,6 @@
 """Time of a rollout of many turns with tools: random weights, given observations, a tool that only takes its time.
 
-    python -m experiments.benchmarks.agentic_rollout --prompts 4 --prompt-len 1025 --compare reprefill
+    python -m experiments.benchmarks.agentic_rollout --prompts 4 --prompt-len 1025 --compare reprefill reprefill-exact
     python -m experiments.benchmarks.agentic_rollout --prompt-len 65 --members 128 --in-flight 64 --decode-rows 32 \
         --tool-seconds 0.5 --compare slow-tool one-block
 
@@ -8,8 +8,9 @@ Every member has ``--turns`` turns of ``--turn-tokens`` tokens, none of which st
 an observation of ``--observation-tokens``. Mode ``reprefill`` is the plain loop that many libraries run: at each turn
 the whole history of each member is a prompt of its own, computed anew, here with our own sampler, made for the longest
 history; all members wait for the slowest tool. In ``reprefill-exact`` every turn has a sampler of its own, made for its
-histories, so that nothing is padded. ``--compare`` runs variants in turn in one process and adds ratios. Prints one
-JSON line.
+histories, so that nothing is padded; the better of the two is what counts. ``--compare`` runs variants in turn in one
+process and adds ratios: of wall time, and of the seconds that the process kept cores busy, which tell more where others
+use the machine too, but nothing of time spent waiting for tools. Prints one JSON line.
 """
 
 import argparse
@@ -184,6 +185,8 @@ def main() -> None:
     figures = {f"{name}_s": value for name, value in seconds.items()}
     figures |= {f"{name}_tok_s": tokens / value for name, value in seconds.items()}
     figures |= {f"{name}_over_{names[0]}_s": seconds[name] / seconds[names[0]] for name in names[1:]}
+    busy = {name: watch.median_cpu(name, flags.warmup) for name in names}
+    figures |= {f"{name}_over_{names[0]}_cpu_s": busy[name] / busy[names[0]] for name in names[1:]}
     shapes.print_line(flags, config, watch, **figures)
 
 

@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt
 from rlagents.models import decoder
 from rlagents.models.config import DecoderConfig
 from rlagents.models.decoder import KV
+from rlagents.sampling.attention import few_queries
 from rlagents.sampling.keys import row_keys, token_keys
 from rlagents.sampling.rule import SamplingRule, draw
 from rlagents.sampling.state import Rows, SamplerState, Window, first_tokens, put_rows, take_rows
@@ -171,6 +172,7 @@ def decode_block(
             rows.prefix_length,
             rows.group,
             max_rows_per_prefix=min(group_size, width),
+            backend=few_queries,
         )
         logits = decoder.logits(config, params, hidden[:, 0])
         token, log_prob = draw(rule, token_keys(keys, rows.position + count + 1), logits)

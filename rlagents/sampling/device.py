@@ -76,7 +76,7 @@ class Device:
 
     def load(self, params: Params) -> None:
         """Copy weights: buffers of their own, whatever becomes of the originals."""
-        # Ready long ago, unless a block that nobody reads any more is under way: it holds the old weights until it ends.
+        # Ready, unless a block that nobody reads any more is under way: it holds the old weights until it ends.
         self._state.own.key.block_until_ready()
         self._params = None  # frees the old ones first
         shardings = tree_shardings(logical_axes(self._config), params, self._mesh)
