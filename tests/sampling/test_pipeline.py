@@ -124,6 +124,24 @@ def test_a_block_is_sent_before_the_one_under_way_is_read(events):
     ]  # fmt: skip
 
 
+def test_the_next_group_is_computed_while_a_block_is_under_way(events, monkeypatch):
+    """Its prefix and given tokens go to the device before anybody waits for that block."""
+    sampler = make_sampler(**SIZES)
+    first = sampler.open_group([[1, 2]] * 2, KEYS)
+    for row in first.rows:
+        sampler.request(row, 12)
+    sampler.step()
+    (row,) = sampler.open_group([[1, 2, 3]], StreamKey(0, 0, 0, 1)).rows
+    sampler.append(row, [4, 5])
+    sampler.request(row, 12)
+    events.clear()
+    for name in ("prefill", "extend"):
+        method = getattr(Device, name)
+        monkeypatch.setattr(Device, name, lambda *args, name=name, method=method: events.append(name) or method(*args))
+    sampler.step()
+    assert events == ["prefill", "extend", ("send", [0, 1, 2], [0, 1]), "read"]
+
+
 def test_what_nobody_waits_for_is_not_read(events):
     """A block whose turns were all dropped; the next sends do not go on from it, and new weights may come."""
     sampler = make_sampler(**SIZES)
