@@ -18,8 +18,6 @@ from rlagents.experiment import Config
 from rlagents.sampling.sizes import Sizes
 
 _COMPILED = "/jax/core/compile/backend_compile_duration"
-_ARENA_MAX = -8
-"""glibc's name, in malloc.h, for the number of heaps."""
 _READ = "/jax/compilation_cache/cache_hits"
 
 
@@ -61,14 +59,10 @@ def _configure(settings: Mapping[str, Any]) -> None:
 def compilers_memory_returned() -> Iterator[None]:
     """After each compilation meanwhile, give the memory that it has freed back to the operating system.
 
-    XLA's CPU compiler works in hundreds of megabytes on several threads, which the C library keeps for the process, for
-    each thread apart; threads that start from here on share one heap. Enter it before JAX starts its own. Where the
-    library cannot do that (it is not glibc), nothing happens.
+    XLA's CPU compiler works in hundreds of megabytes, which the C library keeps for the process. Where the library
+    cannot give memory back (it is not glibc), nothing happens.
     """
-    library = ctypes.CDLL(None)
-    trim = getattr(library, "malloc_trim", None)
-    if trim is not None:
-        library.mallopt(_ARENA_MAX, 1)
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
     def compiled(event: str, duration_secs: float, **_: object) -> None:
         if event == _COMPILED and trim is not None:

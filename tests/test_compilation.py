@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import jax
@@ -11,7 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.quickstart import procedural
-from rlagents.compilation import Compilations, described, planned_programs, programs_kept, programs_kept_by
+from rlagents import compilation
+from rlagents.compilation import (
+    Compilations,
+    compilers_memory_returned,
+    described,
+    planned_programs,
+    programs_kept,
+    programs_kept_by,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -81,6 +90,26 @@ def test_the_folder_is_relative_to_the_run_and_may_be_none(tmp_path):
         config.compilation_cache = name
         with programs_kept_by(config, tmp_path / "run"):
             assert jax.config.jax_compilation_cache_dir == (wanted and str(tmp_path / wanted))
+
+
+def test_what_the_compiler_freed_goes_back_after_each_compilation(monkeypatch):
+    trims = []
+    library = types.SimpleNamespace(malloc_trim=lambda pad: trims.append(pad))
+    monkeypatch.setattr(compilation.ctypes, "CDLL", lambda name: library)
+    numbers = iter(range(5000, 5003))
+
+    def trims_of_a_compilation():
+        before = len(trims)
+        jax.jit(lambda x: x * next(numbers))(np.ones(3)).block_until_ready()
+        return len(trims) - before
+
+    with compilers_memory_returned():
+        assert trims_of_a_compilation() == 1
+    assert trims_of_a_compilation() == 0
+    # A C library that cannot.
+    del library.malloc_trim
+    with compilers_memory_returned():
+        assert trims_of_a_compilation() == 0
 
 
 def test_planned_programs_are_the_shapes_that_buckets_and_limits_allow():
