@@ -46,11 +46,21 @@ class RowChunks(NamedTuple):
 
     def cut_members(self, x: Array) -> Array:
         """``[n g ..] -> [chunks, n, members, ..]``."""
-        return jnp.moveaxis(x.reshape(x.shape[0], -1, self.members, *x.shape[2:]), 1, 0)
+        return cut_members(x, self.members)
 
     def join_members(self, x: Array) -> Array:
         """Undo ``cut_members``."""
-        return jnp.moveaxis(x, 0, 1).reshape(x.shape[1], -1, *x.shape[3:])
+        return join_members(x)
+
+
+def cut_members(x: Array, members: int) -> Array:
+    """``[n g ..] -> [g / members, n, members, ..]``; ``members`` divides ``g``."""
+    return jnp.moveaxis(x.reshape(x.shape[0], -1, members, *x.shape[2:]), 1, 0)
+
+
+def join_members(x: Array) -> Array:
+    """Undo ``cut_members``."""
+    return jnp.moveaxis(x, 0, 1).reshape(x.shape[1], -1, *x.shape[3:])
 
 
 def _divisor(number: int, most: int) -> int:

@@ -23,9 +23,9 @@ from functools import partial
 import jax
 import numpy as np
 
-from experiments.benchmarks import shapes
+from experiments.benchmarks import rollout, shapes
 from rlagents import models
-from rlagents.sampling import Domain, Sampler, SamplingRule, StreamKey
+from rlagents.sampling import Domain, Sampler, StreamKey
 from rlagents.types import Params
 
 VARIANTS = ("ours", "reprefill", "reprefill-exact", "slow-tool", "one-block")
@@ -62,11 +62,10 @@ def sized(flags: argparse.Namespace) -> argparse.Namespace:
 
 def make_sampler(flags: argparse.Namespace, params: Params, *, blocks_in_flight: int) -> Sampler:
     """Holds ``--in-flight`` members, whose groups share their prompts."""
-    return Sampler(
+    return rollout.endless_sampler(
+        flags,
         shapes.decoder_config(flags),
         params,
-        decode_text=lambda token_ids: "",
-        stop_token_ids=[],
         num_groups=flags.in_flight // flags.group,
         num_rows=flags.in_flight,
         decode_rows=flags.decode_rows,
@@ -75,9 +74,7 @@ def make_sampler(flags: argparse.Namespace, params: Params, *, blocks_in_flight:
         extend_rows=flags.extend_rows,
         extend_chunk_tokens=flags.observation_tokens,
         largest_group=flags.group,
-        block_steps=flags.block_steps,
         blocks_in_flight=blocks_in_flight,
-        rule=SamplingRule(temperature=flags.temperature),
     )
 
 
@@ -117,18 +114,15 @@ def continue_turns(flags: argparse.Namespace, sampler: Sampler, seed: int, *, to
 
 def make_plain_sampler(flags: argparse.Namespace, params: Params, *, turns: int) -> Sampler:
     """Takes the histories of so many turns as prompts, and shares nothing."""
-    return Sampler(
+    return rollout.endless_sampler(
+        flags,
         shapes.decoder_config(flags),
         params,
-        decode_text=lambda token_ids: "",
-        stop_token_ids=[],
         num_groups=flags.decode_rows,
         num_rows=flags.decode_rows,
         decode_rows=flags.decode_rows,
         max_prefix_tokens=flags.prompt_len - 1 + turns * (flags.turn_tokens + flags.observation_tokens),
         max_member_tokens=flags.turn_tokens + 1,
-        block_steps=flags.block_steps,
-        rule=SamplingRule(temperature=flags.temperature),
     )
 
 

@@ -34,19 +34,15 @@ def measure(command: Sequence[str], flags: Sequence[str]) -> dict[str, Any]:
     return json.loads(lines[-1])
 
 
-def limit_fraction(flags: Sequence[str], line: Mapping[str, Any], rates: machine.Machine) -> float:
-    """Share of the measured matrix-product rate that a training step reaches, recomputation not counted as work."""
-    flops = train_step.counted_flops(shapes.with_flags(shapes.arguments(None), flags))
-    return flops / rates.flops_per_second / line["train_step_s"]
-
-
 def report(
     cell: str, flags: Sequence[str], lines: Mapping[str, Mapping[str, Any]], rates: machine.Machine
 ) -> list[str]:
     """Rows of a table: each library's figures, and ours over the better peer's."""
+    shape = shapes.with_flags(shapes.arguments(None), flags)
     rows = [
         f"| {cell} | {name} | {line['rollout_tok_s']:.0f} | {line['train_step_s']:.2f} | {line['max_rss_mb']} "
-        f"| {limit_fraction(flags, line, rates):.0%} |" + (" busy |" if line["other_procs_cores"] > BUSY else " |")
+        f"| {train_step.matrix_share(shape, line['train_step_s'], rates):.0%} |"
+        + (" busy |" if line["other_procs_cores"] > BUSY else " |")
         for name, line in lines.items()
     ]
     peers = [line for name, line in lines.items() if name != "rlagents"]

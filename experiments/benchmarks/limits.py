@@ -75,7 +75,6 @@ def main() -> None:
     train_step.timed_steps(flags, training, batch, watch)
     rates = machine.Machine(*map(max, before, machine.measure()))
     figures = train_step.step_figures(flags, watch)
-    share = train_step.counted_flops(flags) / rates.flops_per_second / figures["train_step_s"]
     shapes.print_line(
         flags,
         config,
@@ -83,7 +82,7 @@ def main() -> None:
         matrix_gflops=rates.flops_per_second / 1e9,
         read_gb_s=rates.bytes_per_second / 1e9,
         train_step_s=figures["train_step_s"],
-        train_step_share=share,
+        train_step_share=train_step.matrix_share(flags, figures["train_step_s"], rates),
         rollout_s=watch.median("rollout", flags.warmup),
         **decode_figures(flags, watch, rates),
     )

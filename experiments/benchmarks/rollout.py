@@ -7,6 +7,7 @@ No token stops a turn, so every sequence runs to its end. Prints one JSON line.
 
 import argparse
 from functools import partial
+from typing import Any
 
 import jax
 
@@ -17,13 +18,25 @@ from rlagents.sampling import Sampler, SamplingRule, Turn
 from rlagents.types import Params
 
 
-def make_sampler(flags: argparse.Namespace, config: models.DecoderConfig, params: Params) -> Sampler:
-    """All members at once, and all short prefixes."""
+def endless_sampler(flags: argparse.Namespace, config: models.DecoderConfig, params: Params, **sizes: Any) -> Sampler:
+    """No token and no text stops a turn; ``sizes`` are the sampler's own arguments."""
     return Sampler(
         config,
         params,
         decode_text=lambda token_ids: "",
         stop_token_ids=[],
+        block_steps=flags.block_steps,
+        rule=SamplingRule(temperature=flags.temperature),
+        **sizes,
+    )
+
+
+def make_sampler(flags: argparse.Namespace, config: models.DecoderConfig, params: Params) -> Sampler:
+    """All members at once, and all short prefixes."""
+    return endless_sampler(
+        flags,
+        config,
+        params,
         num_groups=flags.prompts,
         num_rows=flags.prompts * flags.group,
         decode_rows=flags.prompts * flags.group,
@@ -31,8 +44,6 @@ def make_sampler(flags: argparse.Namespace, config: models.DecoderConfig, params
         max_prefix_tokens=flags.prompt_len - 1,
         max_member_tokens=flags.gen + 1,
         largest_group=flags.group,
-        block_steps=flags.block_steps,
-        rule=SamplingRule(temperature=flags.temperature),
     )
 
 

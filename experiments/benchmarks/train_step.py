@@ -13,15 +13,24 @@ import jax
 import numpy as np
 import optax
 
-from experiments.benchmarks import rollout, shapes, work
+from experiments.benchmarks import machine, rollout, shapes, work
 from rlagents import learner, models
 from rlagents.compilation import compilers_memory_returned
 from rlagents.machinery import random_params
 from rlagents.methods import recipes
 from rlagents.model_passes import model_passes
+from rlagents.models.shared import HEAD_CHUNK_TOKENS, LAYER_CHUNK_TOKENS
 from rlagents.sampling import Turn
 from rlagents.sharding import shard_batch, single_device_mesh
 from rlagents.types import Batch, Kind, LogProbs, Masks, Params, Rewards, Sequences
+
+PASSES = {
+    "loss_chunk_tokens": HEAD_CHUNK_TOKENS,
+    "head_chunk_tokens": HEAD_CHUNK_TOKENS,
+    "layer_chunk_tokens": LAYER_CHUNK_TOKENS,
+    "activation_gigabytes": 0.0,
+}
+"""Keys of ``config.passes`` and their defaults."""
 
 
 def make_batch(flags: argparse.Namespace, asked: list[list[int]], turns: list[list[Turn]]) -> Batch:
@@ -82,16 +91,14 @@ class Training(NamedTuple):
 
 def add_flags(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """The keys of ``config.passes``."""
-    for name, default in (("loss-chunk", 256), ("head-chunk", 256), ("layer-chunk", 1536)):
-        parser.add_argument(f"--{name}-tokens", type=int, default=default)
-    parser.add_argument("--activation-gigabytes", type=float, default=0.0)
+    for name, default in PASSES.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default)
     return parser
 
 
 def make_passes(flags: argparse.Namespace, config: models.DecoderConfig) -> learner.Passes:
     """The model as the learner runs it."""
-    names = ("loss_chunk_tokens", "head_chunk_tokens", "layer_chunk_tokens", "activation_gigabytes")
-    return model_passes(config, flags.temperature, **{name: getattr(flags, name) for name in names})
+    return model_passes(config, flags.temperature, **{name: getattr(flags, name) for name in PASSES})
 
 
 def make_training(flags: argparse.Namespace, config: models.DecoderConfig) -> Training:
@@ -147,6 +154,11 @@ def counted_flops(flags: argparse.Namespace, *, passes_without_gradient: int = 1
         sampled=flags.gen,
         passes_without_gradient=passes_without_gradient,
     )
+
+
+def matrix_share(flags: argparse.Namespace, seconds: float, rates: machine.Machine) -> float:
+    """Share of the measured matrix-product rate that a step of ``seconds`` reaches; recomputation is not work."""
+    return counted_flops(flags) / rates.flops_per_second / seconds
 
 
 def main() -> None:

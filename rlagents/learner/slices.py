@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array
 
-from rlagents import sharding
+from rlagents import row_chunks, sharding
 
 T = TypeVar("T")
 
@@ -69,8 +69,8 @@ def by_members(tree: T, members: int) -> T:
     """
 
     def cut(x: Array) -> Array:
-        count = pieces(x.shape[1], members, "members of a group")
-        return jnp.moveaxis(x.reshape(x.shape[0], count, members, *x.shape[2:]), 1, 0)
+        pieces(x.shape[1], members, "members of a group")
+        return row_chunks.cut_members(x, members)
 
     return jax.tree.map(cut, tree)
 
@@ -82,7 +82,7 @@ def join_prompts(tree: T) -> T:
 
 def join_members(tree: T) -> T:
     """Undo ``by_members``: ``[n, p, members, ...] -> [p, g, ...]``."""
-    return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape(x.shape[1], -1, *x.shape[3:]), tree)
+    return jax.tree.map(row_chunks.join_members, tree)
 
 
 def add(total: T, term: T) -> T:

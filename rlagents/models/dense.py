@@ -1,5 +1,7 @@
 """The plain XLA attention backend: all logits ``[b g h q s]`` at once."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -47,14 +49,18 @@ class _Fold(NamedTuple):
         return distance >= 0 if window is None else (distance >= 0) & (distance < window)
 
 
+Logits = Callable[[float, Float[Array, "b x c n k"], Float[Array, "b x c s k"]], Float[Array, "b x c n s"]]
+"""``(scale, queries, keys) -> scale * query . key``, float32."""
+
+
 def _logits(scale: float, query: Float[Array, "b x c n k"], key: Array) -> Float[Array, "b x c n s"]:
     query = query * jnp.asarray(scale, query.dtype)
     return jnp.einsum("bxcnk,bxcsk->bxcns", query, key, preferred_element_type=jnp.float32)
 
 
-def _forward(scale: float, queries: Queries, source: Source, window: Window) -> Partial:
+def _forward(logits_of: Logits, scale: float, queries: Queries, source: Source, window: Window) -> Partial:
     fold = _Fold.of(queries, source)
-    logits = _logits(scale, fold(queries.query), source.key)
+    logits = logits_of(scale, fold(queries.query), source.key)
     seen = fold.seen(queries, source, window)
     maximum = jnp.max(logits, axis=-1, keepdims=True, where=seen, initial=-1e30)
     weights = jnp.where(seen, jnp.exp(logits - maximum), 0.0)
@@ -77,4 +83,9 @@ def _backward(scale: float, queries: Queries, source: Source, window: Window, ou
     return fold.undo(d_query), d_key, d_value
 
 
-dense = Backend(_forward, _backward)
+def dense_with(logits_of: Logits) -> Backend:
+    """The backend whose forward pass takes its logits from ``logits_of``."""
+    return Backend(partial(_forward, logits_of), _backward)
+
+
+dense = dense_with(_logits)

@@ -2,39 +2,21 @@
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
-from rlagents.models.attention import Backend, Partial, Queries, Source, Window
-from rlagents.models.blockwise import xla
+from rlagents.models.dense import dense_with
 
 
-def _forward(scale: float, queries: Queries, source: Source, window: Window) -> Partial:
-    (b, g, h, q), c = queries.query.shape[:4], source.key.shape[2]
-    if source.key.shape[1] != 1:
-        raise ValueError(f"{source.key.shape[1]} sources a batch; the members of a batch must share one")
-    each = h // c
-
-    def fold(by_query: jax.Array) -> jax.Array:
-        """``[b g h q ..] -> [b c n ..]``, ``n`` queries a key-value head."""
-        rest = by_query.shape[4:]
-        return jnp.swapaxes(by_query.reshape(b, g, c, each * q, *rest), 1, 2).reshape(b, c, -1, *rest)
-
-    def undo(folded: jax.Array) -> jax.Array:
-        rest = folded.shape[3:]
-        return jnp.swapaxes(folded.reshape(b, c, g, each * q, *rest), 1, 2).reshape(b, g, h, q, *rest)
-
-    query = jnp.swapaxes(fold(queries.query * jnp.asarray(scale, queries.query.dtype)), 2, 3)
-    logits = jnp.einsum("bcsk,bckn->bcsn", source.key[:, 0], query, preferred_element_type=jnp.float32)
+def _keys_on_the_left(
+    scale: float, query: Float[Array, "b x c n k"], key: Float[Array, "b x c s k"]
+) -> Float[Array, "b x c n s"]:
+    if key.shape[1] != 1:
+        raise ValueError(f"{key.shape[1]} sources a batch; the members of a batch must share one")
+    query = jnp.swapaxes(query[:, 0] * jnp.asarray(scale, query.dtype), 2, 3)
+    logits = jnp.einsum("bcsk,bckn->bcsn", key[:, 0], query, preferred_element_type=jnp.float32)
     # Else XLA turns the product round, and on CPUs copies the keys, transposed, instead of a few logits.
-    logits = jnp.swapaxes(jax.lax.optimization_barrier(logits), 2, 3)
-    position = fold(jnp.broadcast_to(queries.position[:, :, None], (b, g, h, q)))
-    distance = position[..., None] - source.position[:, :, None]
-    seen = distance >= 0 if window is None else (distance >= 0) & (distance < window)
-    maximum = jnp.max(logits, axis=-1, keepdims=True, where=seen, initial=-1e30)
-    weights = jnp.where(seen, jnp.exp(logits - maximum), 0.0)
-    values = source.value[:, 0]
-    numerator = jnp.einsum("bcns,bcsk->bcnk", weights.astype(values.dtype), values, preferred_element_type=jnp.float32)
-    return Partial(undo(numerator), undo(maximum[..., 0]), undo(jnp.sum(weights, axis=-1)))
+    return jnp.swapaxes(jax.lax.optimization_barrier(logits), 2, 3)[:, None]
 
 
-few_queries = Backend(_forward, xla.backward)
+few_queries = dense_with(_keys_on_the_left)
 """Equals ``xla``. With 1 to 16 queries a key-value head and some hundred keys, it takes half the time on CPUs."""
