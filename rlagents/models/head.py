@@ -7,6 +7,13 @@ The head runs over chunks of positions, forwards and backwards. With ``z = hidde
 
 so one chunk's logits ``[*batch chunk v]`` are all that exists at any time (compare Liger-Kernel's fused linear losses).
 Where there is one chunk only, its logits are kept, and the backward pass spares a product of three.
+
+Where no gradient comes through the entropy, ``dz`` is never formed: its products are those of the softmax's numerators,
+which exist already, and of one row a token,
+
+    d hidden = g (head_y - sum_j p_j head_j)   d head_j = sum_n g_n ([j = y_n] - p_nj) hidden_n
+
+with ``g`` the gradient of the log-probability over the temperature.
 """
 
 import functools
@@ -14,6 +21,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float, Int
 
 from rlagents.models.chunks import chunk_positions, join, one_row, split
@@ -50,51 +58,62 @@ def _forward(hidden, head, targets, temperature, chunk):
     length = hidden.shape[-2]
     if chunk >= length:
         z = head_logits(one_row(hidden), head) / temperature
-        outputs = tuple(x.reshape(targets.shape) for x in _statistics(z, targets.reshape(-1)))
-        return outputs[:2], (hidden, head, targets, temperature, z, *outputs[1:])
+        log_prob, entropy, *others = _statistics(z, targets.reshape(-1))
+        outputs = (log_prob.reshape(targets.shape), entropy.reshape(targets.shape))
+        return outputs, (hidden, head, targets, temperature, outputs[1], (z, *others))
 
     def one(_, xs):
         z = head_logits(one_row(xs[0]), head) / temperature
-        return None, tuple(x.reshape(xs[1].shape) for x in _statistics(z, xs[1].reshape(-1)))
+        return None, tuple(x.reshape(xs[1].shape) for x in _statistics(z, xs[1].reshape(-1))[:2])
 
     _, outputs = jax.lax.scan(one, None, (split(hidden, chunk, -2), split(targets, chunk, -1)))
-    log_prob, *others = (join(x, length, -1) for x in outputs)
-    return (log_prob, others[0]), (hidden, head, targets, temperature, None, *others)
+    log_prob, entropy = (join(x, length, -1) for x in outputs)
+    return (log_prob, entropy), (hidden, head, targets, temperature, entropy, None)
 
 
-def _statistics(z: Float[Array, "n v"], targets: Int[Array, " n"]) -> tuple[Array, Array, Array]:
-    """Log-probability of targets, entropy, and log-normalizer."""
-    maximum = jnp.max(z, axis=-1)
+def _statistics(z: Float[Array, "n v"], targets: Int[Array, " n"]) -> tuple[Array, Array, Array, Array]:
+    """Log-probability of targets, entropy, and of the softmax: numerators ``[n v]`` and their sum ``[n]``."""
+    maximum = jnp.max(z, axis=-1, keepdims=True)
     # Entropy from logits below their maximum: where one token is nearly certain nothing large cancels.
-    below = z - maximum[:, None]
+    below = z - maximum
     weights = jnp.exp(below)
     total = jnp.sum(weights, axis=-1)
     entropy = jnp.log(total) - jnp.sum(weights * below, axis=-1) / total
-    at_target = jnp.sum(jnp.where(_is_target(z, targets), below, 0.0), axis=-1)
-    return at_target - jnp.log(total), entropy, maximum + jnp.log(total)
+    at_target = (jnp.take_along_axis(z, targets[:, None], axis=-1) - maximum)[:, 0]
+    return at_target - jnp.log(total), entropy, weights, total
 
 
 def _backward(chunk, saved, cotangents):
-    hidden, head, targets, temperature, logits, entropy, log_normalizer = saved
+    hidden, head, targets, temperature, entropy, kept = saved
+    through_entropy = not isinstance(cotangents[1], SymbolicZero)
+    cotangents = tuple(jnp.zeros(x.shape, x.dtype) if isinstance(x, SymbolicZero) else x for x in cotangents)
     length = hidden.shape[-2]
 
-    def gradients(h, z, y, entropy, normalizer, d_log_prob, d_entropy):
-        log_p = z - normalizer[:, None]
-        from_log_prob = jnp.where(_is_target(log_p, y), d_log_prob[:, None], 0.0)
-        from_both = jnp.exp(log_p) * (d_log_prob[:, None] + d_entropy[:, None] * (log_p + entropy[:, None]))
-        dz = ((from_log_prob - from_both) / temperature).astype(h.dtype)
-        dh = jnp.einsum("nv,vd->nd", dz, head.astype(h.dtype), preferred_element_type=jnp.float32)
-        return dh.astype(h.dtype), jnp.einsum("nv,nd->vd", dz, h, preferred_element_type=jnp.float32)
+    def gradients(h, z, weights, total, y, entropy, d_log_prob, d_entropy):
+        product = functools.partial(jnp.einsum, preferred_element_type=jnp.float32)
+        rows, scale = head.astype(h.dtype), (1 / temperature)
+        if through_entropy:
+            p = weights / total[:, None]
+            log_p = z - jnp.max(z, axis=-1, keepdims=True) - jnp.log(total)[:, None]
+            from_log_prob = jnp.where(_is_target(z, y), d_log_prob[:, None], 0.0)
+            from_both = p * (d_log_prob[:, None] + d_entropy[:, None] * (log_p + entropy[:, None]))
+            dz = ((from_log_prob - from_both) * scale).astype(h.dtype)
+            return product("nv,vd->nd", dz, rows).astype(h.dtype), product("nv,nd->vd", dz, h)
+        weights, at_target = weights.astype(h.dtype), (d_log_prob * scale)[:, None]
+        at_all = at_target / total[:, None]
+        dh = at_target * rows[y] - at_all * product("nv,vd->nd", weights, rows)
+        d_head = product("nv,nd->vd", weights, (-at_all * h).astype(h.dtype)).at[y].add(at_target * h)
+        return dh.astype(h.dtype), d_head
 
-    by_token = (targets, entropy, log_normalizer, *cotangents)
-    if logits is not None:
-        dh, d_head = gradients(one_row(hidden), logits, *(x.reshape(-1) for x in by_token))
+    by_token = (targets, entropy, *cotangents)
+    if kept is not None:
+        dh, d_head = gradients(one_row(hidden), *kept, *(x.reshape(-1) for x in by_token))
         return dh.reshape(hidden.shape), d_head.astype(head.dtype), None, jnp.zeros_like(temperature)
 
     def one(d_head, xs):
-        h = one_row(xs[0])
+        h, *of_token = one_row(xs[0]), *(x.reshape(-1) for x in xs[1:])
         z = head_logits(h, head) / temperature
-        dh, more = gradients(h, z, *(x.reshape(-1) for x in xs[1:]))
+        dh, more = gradients(h, z, *_statistics(z, of_token[0])[2:], *of_token)
         return d_head + more, dh.reshape(xs[0].shape)
 
     xs = (split(hidden, chunk, -2), *(split(x, chunk, -1) for x in by_token))
@@ -102,7 +121,11 @@ def _backward(chunk, saved, cotangents):
     return join(d_hidden, length, -2), d_head.astype(head.dtype), None, jnp.zeros_like(temperature)
 
 
-_chunked.defvjp(_forward, _backward)
+def _rule(hidden, head, targets, temperature, chunk):
+    return _forward(*(x.value for x in (hidden, head, targets, temperature)), chunk)
+
+
+_chunked.defvjp(_rule, _backward, symbolic_zeros=True)
 
 
 def _is_target(logits: Array, targets: Array) -> Array:
