@@ -4,6 +4,7 @@ Nothing here changes a result. Each way of sparing time or memory is switched of
 """
 
 import math
+from functools import partial
 from typing import Any
 
 from jaxtyping import Array
@@ -34,8 +35,9 @@ def model_passes(
       decoder: the model.
       temperature: divides logits.
       members_per_micro_batch: members of a group that run at once, where even one group is too large; None is all.
-      loss_chunk_tokens: tokens whose loss is taken while their logits are still there (``learner.fused``); 0 takes the
-        loss of all tokens at once, from log-probabilities, and computes logits again for the gradient.
+      loss_chunk_tokens: tokens whose loss is taken while their logits are still there (``learner.fused``): three
+        products with the head instead of four. Rows stay whole; those longer than this compute their logits again. 0
+        takes the loss of all tokens at once, from log-probabilities, and computes all logits again for the gradient.
       head_chunk_tokens: tokens whose logits exist at once (``models.head``).
       layer_chunk_tokens: tokens that pass a layer at once (``models.layers``); 0 is all.
       activation_gigabytes: what a device may keep of layers for the backward pass beside their inputs and what
@@ -62,16 +64,20 @@ def model_passes(
         return models.prefix_kv(decoder, params, prefix, prefix_length, **options(prefix.size))
 
     def member_body(params: Params, kv: KV, sequences: Sequences) -> tuple[Array, Array]:
-        hidden = shared.member_hidden(decoder, params, kv, sequences, **options(sequences.tokens.size))
-        return hidden, head_weight(decoder, params)
+        # What the prefix keeps stays through all slices.
+        both = options(sequences.prefix.size + sequences.tokens.size)
+        return shared.member_hidden(decoder, params, kv, sequences, **both), head_weight(decoder, params)
 
     def group_body(params: Params, sequences: Sequences) -> tuple[Array, Array]:
         both = options(sequences.prefix.size + sequences.tokens.size)
         kv = models.prefix_kv(decoder, params, sequences.prefix, sequences.prefix_length, **both)
         return shared.member_hidden(decoder, params, kv, sequences, **both), head_weight(decoder, params)
 
-    def scores(hidden: Array, head: Array, sequences: Sequences) -> Scores:
+    def scores(hidden: Array, head: Array, sequences: Sequences, head_chunk_tokens: int = head_chunk_tokens) -> Scores:
         return shared.hidden_log_probs(hidden, head, sequences, temperature, head_chunk_tokens=head_chunk_tokens)
+
+    # A row that the loss takes whole keeps its logits.
+    of_loss = partial(scores, head_chunk_tokens=max(head_chunk_tokens, loss_chunk_tokens))
 
     def group_scores(params: Params, sequences: Sequences) -> Scores:
         return scores(*group_body(params, sequences), sequences)
@@ -80,7 +86,7 @@ def model_passes(
         return scores(*member_body(params, kv, sequences), sequences)
 
     def loss(body: Body) -> Loss | None:
-        return None if loss_chunk_tokens == 0 else fused_loss(body, scores, chunk_tokens=loss_chunk_tokens)
+        return None if loss_chunk_tokens == 0 else fused_loss(body, of_loss, chunk_tokens=loss_chunk_tokens)
 
     if members_per_micro_batch is None:
         return whole_groups(group_scores, loss(group_body))

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jax.extend.core import jaxprs_in_params
 
 from rlagents import models
 from rlagents.learner import fused_loss
 from rlagents.model_passes import model_passes
+from rlagents.models.chunks import chunk_positions
 from rlagents.models.layers import SAVE_ATTENTION
 from rlagents.models.remat import SAVE_PRODUCTS, products_bytes, remat_within
 from rlagents.row_chunks import RowChunks
@@ -56,6 +58,7 @@ def plain(params):
         PLAIN | {"layer_chunk_tokens": 3},
         PLAIN | {"activation_gigabytes": 1.0},
         PLAIN | {"members_per_micro_batch": 1, "loss_chunk_tokens": 1, "layer_chunk_tokens": 5},
+        PLAIN | {"members_per_micro_batch": 1, "activation_gigabytes": 1.0},
         {},
     ],
     ids=str,
@@ -63,6 +66,82 @@ def plain(params):
 def test_each_fast_path_equals_the_plain_one(options, params, plain):
     found = gradient(params, **options)
     assert relative_error(found, plain) < 1e-5
+
+
+def rows_term(log_prob, entropy, data):
+    """Reads no entropy: the gradient of the head has a shorter way then."""
+    loss, metrics = term(log_prob, jax.lax.stop_gradient(entropy), data)
+    return loss, metrics | {"entropy": jnp.sum(entropy)}
+
+
+def head_products(options, length):
+    """Products with the head for one row of ``length`` tokens, in the gradient's program."""
+    params, tokens = jax.eval_shape(lambda: random_params(QWEN2)), jnp.ones((1, 1, length), jnp.int32)
+    sequences = dataclasses.replace(SEQUENCES, prefix=jnp.ones((1, 4), jnp.int32), prefix_length=jnp.full(1, 4))
+    sequences = dataclasses.replace(sequences, tokens=tokens, length=jnp.full((1, 1), length))
+    passes, data = model_passes(QWEN2, 0.7, **options), (jnp.ones((1, 1, length)),) * 2
+    jaxpr = jax.make_jaxpr(lambda params: passes.gradient(rows_term, params, sequences, data))(params)
+    return sum(QWEN2.vocab_size in shape for shape in product_shapes(jaxpr.jaxpr))
+
+
+@pytest.mark.parametrize(
+    ("options", "length", "products"),
+    [
+        (PLAIN | {"loss_chunk_tokens": 12, "head_chunk_tokens": 12}, 13, 3),
+        (PLAIN | {"loss_chunk_tokens": 30, "head_chunk_tokens": 12}, 31, 3),
+        (PLAIN | {"loss_chunk_tokens": 12, "head_chunk_tokens": 12}, 14, 4),
+        (PLAIN | {"head_chunk_tokens": 12}, 14, 4),
+    ],
+    ids=str,
+)
+def test_a_row_that_the_loss_takes_whole_spares_a_product_with_the_head(options, length, products):
+    assert head_products(options, length) == products
+
+
+def test_without_the_entropys_gradient_too(params):
+    def gradient(**options):
+        passes = model_passes(QWEN2, 0.7, **options)
+        return jax.jit(lambda params: passes.gradient(rows_term, params, SEQUENCES, DATA))(params)
+
+    plain = gradient(**PLAIN)
+    assert relative_error(gradient(), plain) < 1e-5
+    assert relative_error(gradient(loss_chunk_tokens=1, head_chunk_tokens=1), plain) < 1e-5
+    assert relative_error(gradient(loss_chunk_tokens=0, head_chunk_tokens=1), plain) < 1e-5
+
+
+def product_shapes(jaxpr):
+    """Sizes of the axes of every product; those of inner jaxprs included."""
+    shapes = []
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "dot_general":
+            shapes.append({size for v in (*equation.invars, *equation.outvars) for size in v.aval.shape})
+        for inner in jaxprs_in_params(equation.params):
+            shapes += product_shapes(inner)
+    return shapes
+
+
+@settings(max_examples=draws(50), deadline=None)
+@given(st.integers(1, 400), st.integers(1, 400), st.integers(1, 9))
+def test_chunks_of_positions_are_even(length, chunk_tokens, rows):
+    chunk = chunk_positions((rows,), length, chunk_tokens)
+    count = -(-length // chunk)
+    assert chunk * rows <= max(chunk_tokens, rows)
+    assert count * chunk - length < count  # less than a position a chunk is padding
+    assert count == -(-length // max(1, chunk_tokens // rows))  # and there are no more of them than need be
+
+
+def test_what_a_prefix_keeps_while_slices_of_its_members_run_counts_with_each(params, monkeypatch):
+    asked = set()
+
+    def remember(config, positions, *, gigabytes):
+        asked.add(positions)
+        return remat_within(config, positions, gigabytes=gigabytes)
+
+    monkeypatch.setattr("rlagents.model_passes.remat_within", remember)
+    passes = model_passes(QWEN2, 0.7, members_per_micro_batch=1)
+    jax.eval_shape(lambda params: passes.gradient(term, params, SEQUENCES, DATA), params)
+    prefix, members = SEQUENCES.prefix.size, SEQUENCES.tokens.size
+    assert asked == {prefix, prefix + members // SEQUENCES.tokens.shape[1]}
 
 
 def test_a_loss_alone_and_part_of_another_are_those_of_the_plain_path():

@@ -3,7 +3,7 @@
 A loss of log-probabilities needs the head's logits twice, and they are too many to keep: run apart from the loss, the
 head computes them again. But rows of a batch are separable (a loss is a sum over them), so that for a few rows at a
 time the logits can be computed, the loss taken and its gradient sent back through the head, before the next rows come:
-three products with the head instead of four.
+three products with the head instead of four, wherever the head keeps the logits of a whole row.
 """
 
 import dataclasses

@@ -17,11 +17,13 @@ def one_row(x: Float[Array, "*batch d"]) -> Float[Array, "n d"]:
 
 
 def chunk_positions(batch: tuple[int, ...], length: int, chunk_tokens: int) -> int:
-    """Positions of a chunk that holds about ``chunk_tokens`` tokens of a batch, at least one position.
+    """Positions of a chunk that holds ``chunk_tokens`` tokens of a batch at most, but one position at least.
 
-    A chunk takes the same positions of every row, so that a batch that is split over devices stays so.
+    A chunk takes the same positions of every row, so that a batch that is split over devices stays so. Chunks are as
+    even as can be: a row a little longer than one is not padded to two.
     """
-    return max(1, min(length, chunk_tokens // max(1, math.prod(batch))))
+    most = max(1, chunk_tokens // max(1, math.prod(batch)))
+    return -(-length // max(1, -(-length // most)))
 
 
 def split(x: Array, chunk: int, axis: int, fill: int = 0) -> Array:

@@ -81,11 +81,27 @@ def _keep_top(rule: SamplingRule, scaled: Float[Array, "d v"]) -> Float[Array, "
 
 
 def _keep_nucleus(rule: SamplingRule, scaled: Float[Array, "d v"]) -> Float[Array, "d v"]:
-    if rule.top_p is None:
+    """Keep the tokens from the highest level of logits on at which ``top_p`` is reached.
+
+    The level is found bit by bit, by 32 sums over the vocabulary, in a fraction of the time of sorting it.
+    """
+    if rule.top_p is None or rule.top_p == 1:
         return scaled
-    descending = jnp.sort(scaled, axis=-1, descending=True)
-    probability = jax.nn.softmax(descending, axis=-1)
-    before = jnp.cumsum(probability, axis=-1) - probability
-    # The most likely token has nothing before it, so at least one is always kept.
-    lowest = jnp.min(jnp.where(before < rule.top_p, descending, jnp.inf), axis=-1, keepdims=True)
-    return jnp.where(scaled >= lowest, scaled, -jnp.inf)
+    probability, level = jax.nn.softmax(scaled, axis=-1), _ordered(scaled)
+
+    def halve(_: int, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = bounds  # From low on, top_p is reached; from high on, it is not.
+        middle = (low & high) + ((low ^ high) >> 1)
+        reached = jnp.sum(jnp.where(level >= middle, probability, 0.0), axis=-1, keepdims=True) >= rule.top_p
+        return jnp.where(reached, middle, low), jnp.where(reached, high, middle)
+
+    most_likely = jnp.max(level, axis=-1, keepdims=True)
+    least = jnp.full_like(most_likely, jnp.iinfo(jnp.int32).min)
+    low, _ = jax.lax.fori_loop(0, 32, halve, (least, most_likely + 1))
+    return jnp.where(level >= low, scaled, -jnp.inf)
+
+
+def _ordered(x: Float[Array, "d v"]) -> Int[Array, "d v"]:
+    """Whole numbers in the order of float32 ``x``: bits of a float, but where it is negative, larger is less."""
+    bits = jax.lax.bitcast_convert_type(x + 0.0, jnp.int32)  # + 0.0 makes -0.0 and 0.0 one
+    return jnp.where(bits < 0, bits ^ jnp.int32(0x7FFFFFFF), bits)

@@ -48,13 +48,14 @@ def test_equals_the_definition_whatever_the_chunk(seed, shape, temperature):
 
 
 @pytest.mark.parametrize(("chunk_tokens", "temperature"), [(1, 0.5), (24, 0.5), (1000, 2.0)])
-def test_gradient_equals_that_of_whole_logits(chunk_tokens, temperature):
+@pytest.mark.parametrize("read", [(0, 1), (0,), (1,)], ids=["both", "log_prob", "entropy"])
+def test_gradient_equals_that_of_whole_logits(chunk_tokens, temperature, read):
     hidden, head, targets = random_case(0, 2, 3, t=7)
     weights = jnp.asarray(np.random.default_rng(1).normal(size=(2, *targets.shape)), jnp.float32)
 
     def loss(function, hidden, head):
-        log_prob, entropy = function(hidden, head, targets, temperature)
-        return jnp.sum(weights[0] * log_prob + weights[1] * entropy)
+        scores = function(hidden, head, targets, temperature)
+        return sum(jnp.sum(weights[i] * scores[i]) for i in read)
 
     def chunked(*args):
         return log_prob_and_entropy(*args, chunk_tokens)
@@ -63,25 +64,42 @@ def test_gradient_equals_that_of_whole_logits(chunk_tokens, temperature):
     assert relative_error(ours, whole) < 1e-5
 
 
-def test_huge_logits_stay_finite():
+@pytest.mark.parametrize("chunk_tokens", [2, 100])
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+def test_huge_logits_stay_finite(chunk_tokens, weight):
     hidden, head, targets = random_case(2, 1, t=4)
 
     def loss(hidden):
-        log_prob, entropy = log_prob_and_entropy(hidden, head, targets, 1.0, 2)
-        return jnp.sum(log_prob) + jnp.sum(entropy)
+        log_prob, entropy = log_prob_and_entropy(hidden, head, targets, 1.0, chunk_tokens)
+        return jnp.sum(log_prob) + (jnp.sum(entropy) if weight else 0.0)
 
     value, gradient = jax.jit(jax.value_and_grad(loss))(1e4 * hidden)
     assert jnp.isfinite(value)
     assert jnp.all(jnp.isfinite(gradient))
 
 
-def test_whole_logits_exist_in_neither_direction():
+@pytest.mark.parametrize("chunk_tokens", [12, 1000])
+def test_the_gradient_of_bfloat16_is_that_of_the_same_numbers_in_float32_but_for_its_rounding(chunk_tokens):
+    """A log-probability's gradient alone takes its products from the softmax's numerators, rounded."""
+    hidden, head, targets = (x.astype(jnp.bfloat16) if x.dtype == jnp.float32 else x for x in random_case(5, 2, 3, t=9))
+
+    def gradient(dtype):
+        def loss(hidden, head):
+            return jnp.sum(log_prob_and_entropy(hidden.astype(dtype), head, targets, 1.0, chunk_tokens)[0])
+
+        return jax.jit(jax.grad(loss, (0, 1)))(hidden.astype(jnp.float32), head.astype(jnp.float32))
+
+    assert relative_error(gradient(jnp.bfloat16), gradient(jnp.float32)) < 2**-7
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+def test_whole_logits_exist_in_neither_direction(weight):
     hidden, head, targets = random_case(3, 2, 4, t=50, d=4, v=1000)
     chunk_tokens = 40
 
     def loss(hidden, head):
         log_prob, entropy = log_prob_and_entropy(hidden, head, targets, 1.0, chunk_tokens)
-        return jnp.sum(log_prob) + jnp.sum(entropy)
+        return jnp.sum(log_prob) + (jnp.sum(entropy) if weight else 0.0)
 
     step = jax.jit(jax.value_and_grad(loss, (0, 1)))
     sizes = array_sizes(jax.make_jaxpr(step)(hidden, head).jaxpr)

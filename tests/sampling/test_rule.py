@@ -57,6 +57,26 @@ def test_every_kept_token_is_drawn_at_times(rule):
     assert set(np.asarray(token)) == set(np.flatnonzero(kept_by(rule, logits[:1])[0]))
 
 
+def test_tokens_that_tie_where_the_nucleus_ends_are_all_kept_and_a_whole_one_keeps_every_token():
+    logits = np.log(np.array([[0.4, 0.2, 0.2, 0.15, 0.05]], np.float32)) - 100
+    many = jnp.asarray(np.repeat(logits, 4000, axis=0))
+    for rule, kept in (
+        (SamplingRule(1.0, None, 0.4 - 1e-3), {0}),
+        (SamplingRule(1.0, None, 0.5), {0, 1, 2}),
+        (SamplingRule(1.0, 3, 0.6), {0, 1, 2}),
+        (SamplingRule(1.0, None, 1.0), {0, 1, 2, 3, 4}),
+        (SamplingRule(1.0, 1, 0.01), {0}),
+    ):
+        token, _ = drawn(rule, keys(2, 4000), many)
+        assert set(np.asarray(token).tolist()) == kept, rule
+
+
+def test_nothing_is_sorted():
+    logits = jnp.asarray(some_logits(0))
+    for rule in (SamplingRule(1.0), SamplingRule(1.0, None, 0.5)):
+        assert " sort[" not in str(jax.make_jaxpr(lambda logits, rule=rule: draw(rule, keys(0), logits))(logits))
+
+
 def test_greedy_takes_the_most_likely_and_records_it_at_temperature_1():
     logits = some_logits(3)
     token, log_prob = drawn(SamplingRule(0.0), keys(0), jnp.asarray(logits))
