@@ -14,7 +14,9 @@ from rlagents.learner import Passes, fused_loss, member_slices, whole_groups
 from rlagents.learner.fused import Body
 from rlagents.learner.passes import Loss, Scores
 from rlagents.models import shared
+from rlagents.models.blockwise import ATTENTION_CHUNK_LOGITS, blockwise
 from rlagents.models.decoder import KV, head_weight
+from rlagents.models.dense import dense
 from rlagents.models.remat import remat_within
 from rlagents.types import Params, Sequences
 
@@ -27,6 +29,7 @@ def model_passes(
     loss_chunk_tokens: int = shared.HEAD_CHUNK_TOKENS,
     head_chunk_tokens: int = shared.HEAD_CHUNK_TOKENS,
     layer_chunk_tokens: int = shared.LAYER_CHUNK_TOKENS,
+    attention_chunk_logits: int = ATTENTION_CHUNK_LOGITS,
     activation_gigabytes: float = 0.0,
 ) -> Passes:
     """Passes of a decoder at the temperature that was sampled with.
@@ -40,25 +43,30 @@ def model_passes(
         takes the loss of all tokens at once, from log-probabilities, and computes all logits again for the gradient.
       head_chunk_tokens: tokens whose logits exist at once (``models.head``).
       layer_chunk_tokens: tokens that pass a layer at once (``models.layers``); 0 is all.
+      attention_chunk_logits: logits of attention ``[.. h q s]`` that exist at once, of all heads and a few positions of
+        every member (``models.blockwise``); 0 is all.
       activation_gigabytes: what a device may keep of layers for the backward pass beside their inputs and what
         attention gathered (``models.remat``); 0 computes the rest again.
 
     Raises:
-      ValueError: a number of tokens or memory below 0, or no token for the head.
+      ValueError: a number of tokens, logits or memory below 0, or no token for the head.
     """
     for name, tokens, least in (
         ("loss_chunk_tokens", loss_chunk_tokens, 0),
         ("head_chunk_tokens", head_chunk_tokens, 1),
         ("layer_chunk_tokens", layer_chunk_tokens, 0),
+        ("attention_chunk_logits", attention_chunk_logits, 0),
     ):
         if tokens != int(tokens) or tokens < least:
             raise ValueError(f"{name} is {tokens!r}; give a whole number >= {least}")
     if not 0 <= activation_gigabytes < math.inf:
         raise ValueError(f"activation_gigabytes is {activation_gigabytes!r}; give a number >= 0")
 
+    backend = blockwise(attention_chunk_logits) if attention_chunk_logits else dense
+
     def options(positions: int) -> dict[str, Any]:
         policy = remat_within(decoder, positions, gigabytes=activation_gigabytes)
-        return {"remat_policy": policy, "layer_chunk_tokens": layer_chunk_tokens or None}
+        return {"backend": backend, "remat_policy": policy, "layer_chunk_tokens": layer_chunk_tokens or None}
 
     def prefix_of_slices(params: Params, prefix: Array, prefix_length: Array) -> KV:
         return models.prefix_kv(decoder, params, prefix, prefix_length, **options(prefix.size))

@@ -21,7 +21,12 @@ from rlagents.sharding import activations_over, make_mesh
 from tests.effort import draws
 from tests.models.tiny import GEMMA3, QWEN2, random_params, random_sequences, relative_error
 
-PLAIN = {"loss_chunk_tokens": 0, "layer_chunk_tokens": 0, "head_chunk_tokens": 10**6}
+PLAIN = {
+    "loss_chunk_tokens": 0,
+    "layer_chunk_tokens": 0,
+    "head_chunk_tokens": 10**6,
+    "attention_chunk_logits": 0,
+}
 SEQUENCES = random_sequences(QWEN2, seed=3)
 DATA = np.random.default_rng(0).normal(size=(2, *SEQUENCES.tokens.shape)).astype(np.float32)
 DATA = tuple(jnp.asarray(x) for x in DATA)
@@ -56,6 +61,7 @@ def plain(params):
         PLAIN | {"loss_chunk_tokens": 10**6},
         PLAIN | {"loss_chunk_tokens": 12, "head_chunk_tokens": 3},
         PLAIN | {"layer_chunk_tokens": 3},
+        PLAIN | {"attention_chunk_logits": 1},
         PLAIN | {"activation_gigabytes": 1.0},
         PLAIN | {"members_per_micro_batch": 1, "loss_chunk_tokens": 1, "layer_chunk_tokens": 5},
         PLAIN | {"members_per_micro_batch": 1, "activation_gigabytes": 1.0},
@@ -66,6 +72,34 @@ def plain(params):
 def test_each_fast_path_equals_the_plain_one(options, params, plain):
     found = gradient(params, **options)
     assert relative_error(found, plain) < 1e-5
+
+
+def test_members_with_their_whole_prompts_give_what_a_shared_prefix_does(params):
+    """``collate(share_prefix=False)``."""
+    prompts, members, length = SEQUENCES.tokens.shape
+    most = SEQUENCES.prefix.shape[1] + length
+    tokens, shifted = np.zeros((prompts, members, most), np.int32), np.zeros((2, prompts, members, most), np.float32)
+    for p, n in enumerate(np.asarray(SEQUENCES.prefix_length)):
+        tokens[p, :, :n] = SEQUENCES.prefix[p, :n]
+        tokens[p, :, n : n + length] = SEQUENCES.tokens[p]
+        # A member's first token is given; whole prompts give it a log-probability, which nobody reads.
+        shifted[:, p, :, n + 1 : n + length] = np.asarray(DATA)[:, p, :, 1:]
+    whole = dataclasses.replace(
+        SEQUENCES,
+        prefix_length=jnp.zeros_like(SEQUENCES.prefix_length),
+        tokens=jnp.asarray(tokens),
+        length=SEQUENCES.prefix_length[:, None] + SEQUENCES.length,
+    )
+
+    def read(log_prob, entropy, data):
+        (loss, metrics) = term(log_prob, entropy, data)
+        return loss, {"rows": metrics["rows"]}
+
+    def gradient(sequences, data):
+        return jax.jit(lambda params: model_passes(QWEN2, 0.7).gradient(read, params, sequences, data))(params)
+
+    shared = gradient(SEQUENCES, DATA)
+    assert relative_error(gradient(whole, tuple(jnp.asarray(shifted))), shared) < 1e-5
 
 
 def rows_term(log_prob, entropy, data):

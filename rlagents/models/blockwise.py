@@ -64,5 +64,8 @@ def _split_queries(queries: Queries, block: int) -> Queries:
     return Queries(split(queries.query, block, 3), split(queries.position, block, 2, fill=-1))
 
 
-xla = blockwise(2**20)
+ATTENTION_CHUNK_LOGITS = 2**20
+"""4 MB of logits, which stay in cache while they are used several times."""
+
+xla = blockwise(ATTENTION_CHUNK_LOGITS)
 """The backend that runs anywhere."""

@@ -22,6 +22,7 @@ def collate(
     turn_buckets: Sequence[int],
     pad_prompts_to: int,
     named: Sequence[str] = (),
+    share_prefix: bool = True,
 ) -> Batch:
     """One row a group; the members' shared prefix once, and what is left of each prompt as PROMPT tokens of its own.
 
@@ -35,6 +36,7 @@ def collate(
       member_buckets: lengths of a member's own tokens, ``t``.
       turn_buckets: numbers of model turns, ``s``.
       pad_prompts_to: number of rows, ``p``.
+      share_prefix: False leaves the prefix empty and gives every member its whole prompt, which changes no result.
       named: facts of :class:`rlagents.facts.Outcome` that go along, in every batch alike.
 
     Raises:
@@ -45,7 +47,7 @@ def collate(
     group_size = _group_size(groups)
     if len(groups) > pad_prompts_to:
         raise ValueError(f"{len(groups)} groups do not fit pad_prompts_to={pad_prompts_to}; collate fewer at a time.")
-    splits = [split_prompts([member.prompt_ids for member in group]) for group in groups]
+    splits = [split_prompts([member.prompt_ids for member in group], share=share_prefix) for group in groups]
     prefixes = [prefix for prefix, _ in splits]
     members = [[_own(member, tail) for member, tail in zip(group, tails)] for group, (_, tails) in zip(groups, splits)]
     every = [own for group in members for own in group]

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 
-def split_prompts(prompts: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
+def split_prompts(prompts: Sequence[Sequence[int]], *, share: bool = True) -> tuple[list[int], list[list[int]]]:
     """Split off the longest common prefix, less its last token.
 
-    ``prefix ++ tails[i] == prompts[i]``, and every tail holds at least one token: the one to predict from.
+    ``prefix ++ tails[i] == prompts[i]``, and every tail holds at least one token: the one to predict from. Where
+    ``share`` is False, the prefix is empty.
 
     Raises:
       ValueError: no prompt at all, or an empty one.
@@ -22,5 +23,5 @@ def split_prompts(prompts: Sequence[Sequence[int]]) -> tuple[list[int], list[lis
         if first != last:
             break
         common += 1
-    shared = max(common - 1, 0)
+    shared = max(common - 1, 0) if share else 0
     return list(prompts[0][:shared]), [list(prompt[shared:]) for prompt in prompts]

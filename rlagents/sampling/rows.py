@@ -78,9 +78,7 @@ class Table:
 
     def open(self, prompts: Sequence[Sequence[int]], keys: StreamKey) -> GroupHandle:
         """Give a group a slot and rows. Raises ValueError if it can never fit, RuntimeError if it cannot now."""
-        prefix, tails = split_prompts(prompts)
-        if self.max_prefix_tokens == 0:
-            prefix, tails = [], [list(prompt) for prompt in prompts]
+        prefix, tails = split_prompts(prompts, share=self.max_prefix_tokens > 0)
         self._check_sizes(prefix, tails)
         if not self.can_open(len(tails)):
             raise RuntimeError(

@@ -60,9 +60,9 @@ groups = st.integers(1, 3).flatmap(
 )
 
 
-@given(drawn=groups)
+@given(drawn=groups, share_prefix=st.booleans())
 @settings(max_examples=draws(60), deadline=None)
-def test_every_token_with_its_masks_and_facts_comes_back(drawn):
+def test_every_token_with_its_masks_and_facts_comes_back(drawn, share_prefix):
     batch_of = [
         [
             trajectory(stream, member, prompt, parts, truncated=flag, condition=member)
@@ -70,13 +70,13 @@ def test_every_token_with_its_masks_and_facts_comes_back(drawn):
         ]
         for stream, group in enumerate(drawn)
     ]
-    batch = collate(batch_of, **BUCKETS, named=["depth"])
+    batch = collate(batch_of, **BUCKETS, named=["depth"], share_prefix=share_prefix)
     sequences, masks, rewards = batch.sequences, batch.masks, batch.rewards
     for row, group in enumerate(batch_of):
         prefix = list(sequences.prefix[row, : sequences.prefix_length[row]])
         common = next((i for i, ids in enumerate(zip(*[m.prompt_ids for m in group])) if len(set(ids)) > 1), None)
         common = min(len(m.prompt_ids) for m in group) if common is None else common
-        assert len(prefix) == max(common - 1, 0)
+        assert len(prefix) == (max(common - 1, 0) if share_prefix else 0)
         for column, member in enumerate(group):
             at, n = (row, column), sequences.length[row, column]
             assert [*prefix, *sequences.tokens[at][:n]] == [*member.prompt_ids, *member.token_ids]

@@ -60,6 +60,19 @@ def test_only_what_is_decoded_is_copied(decode_rows, window, copies):
     assert memory.temp_size_in_bytes < (copies + 0.4) * own
 
 
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_keys_and_values_are_kept_in_the_dtype_of_serving(dtype):
+    state = empty_state(
+        CONFIG.replace(compute_dtype=dtype),
+        single_device_mesh(),
+        num_groups=1,
+        max_prefix_tokens=1,
+        num_rows=1,
+        max_member_tokens=1,
+    )
+    assert {leaf.dtype for leaf in jax.tree.leaves((state.prefix, state.own))} == {jnp.dtype(dtype)}
+
+
 def test_a_smaller_window_is_less_work():
     full, small = (
         compiled(ROWS, Window(TOKENS, tokens))[0].cost_analysis()["flops"] for tokens in (TOKENS, TOKENS // 4)
