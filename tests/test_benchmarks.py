@@ -2,40 +2,21 @@
 
 import json
 import sys
+from types import SimpleNamespace
 
 import jax
 import numpy as np
 import pytest
 
-from experiments.benchmarks import compare, gradient_pass, growth, limits, machine, phases, shapes, train_step, work
+from experiments.benchmarks import gradient_pass, growth, limits, machine, phases, rollout, shapes, train_step, work
+from rlagents.learner import NonFiniteError
 from rlagents.machinery import abstract_params
 
-TINY = [
-    "--layers",
-    "2",
-    "--d",
-    "16",
-    "--heads",
-    "2",
-    "--kv-heads",
-    "1",
-    "--ffn",
-    "24",
-    "--vocab",
-    "40",
-    "--prompts",
-    "2",
-    "--group",
-    "3",
-    "--prompt-len",
-    "6",
-    "--gen",
-    "5",
-    "--warmup",
-    "1",
-    "--iters",
-    "1",
-]
+SIZES = {
+    **{"layers": 2, "d": 16, "heads": 2, "kv-heads": 1, "ffn": 24, "vocab": 40},
+    **{"prompts": 2, "group": 3, "prompt-len": 6, "gen": 5, "warmup": 1, "iters": 1},
+}
+TINY = [text for name, value in SIZES.items() for text in (f"--{name}", str(value))]
 
 
 def tiny():
@@ -87,6 +68,23 @@ def test_work_of_decoding_is_that_of_a_loop_over_its_steps():
     np.testing.assert_allclose(counted, (flops, read), rtol=1e-12)
 
 
+def test_work_of_a_rollout_is_its_prefixes_and_every_token_decoded():
+    config = shapes.decoder_config(tiny())
+    prompts, group, prefix, sampled = 2, 3, 5, 5
+    decoding = work.decode(config, prompts=prompts, group=group, prefix=prefix, first=0, last=sampled - 1)
+    flops, read = decoding.flops, decoding.bytes + 4 * work.layer_parameters(config)
+    for _ in range(prompts):
+        for position in range(prefix):
+            flops += 2 * work.layer_parameters(config)
+            flops += config.num_layers * config.num_heads * 4 * config.head_dim * (position + 1)
+    counted = work.rollout(config, prompts=prompts, group=group, prefix=prefix, sampled=sampled)
+    np.testing.assert_allclose(counted, (flops, read), rtol=1e-12)
+    # The last token is sampled by no pass of its own: one fewer is one step fewer.
+    fewer = work.rollout(config, prompts=prompts, group=group, prefix=prefix, sampled=sampled - 1)
+    last = work.decode(config, prompts=prompts, group=group, prefix=prefix, first=sampled - 1, last=sampled - 1)
+    np.testing.assert_allclose(np.subtract(counted, fewer), last, rtol=1e-12)
+
+
 def test_one_process_samples_trains_and_prints_a_line(monkeypatch, capsys):
     seen, update = [], train_step.update
 
@@ -125,7 +123,7 @@ def test_decoding_and_a_step_are_compared_with_the_limits_of_the_machine(monkeyp
         watch.cpu_seconds["reference"] = watch.cpu_seconds["update"]
 
     flags = tiny()
-    rates = iter([machine.Machine(1e6, 3e6), machine.Machine(2e6, 1e6)])
+    rates = iter([machine.Machine(1e6, 3e6, 2e6), machine.Machine(2e6, 1e6, 4e6)])
     monkeypatch.setattr(machine, "measure", lambda: next(rates))
     known = {"rollout": 10.0, "first token": 4.0, "reference": 1.0, "update": 3.0}
     monkeypatch.setattr(shapes.Stopwatch, "median", lambda watch, name, warmup: known[name])
@@ -133,7 +131,7 @@ def test_decoding_and_a_step_are_compared_with_the_limits_of_the_machine(monkeyp
     monkeypatch.setattr(sys, "argv", ["limits", *TINY])
     limits.main()
     line = json.loads(capsys.readouterr().out)
-    assert (line["matrix_gflops"], line["read_gb_s"], line["decode_s"]) == (0.002, 0.003, 6.0)
+    assert (line["matrix_gflops"], line["read_gb_s"], line["copy_gb_s"], line["decode_s"]) == (0.002, 0.003, 0.004, 6.0)
     config = shapes.decoder_config(flags)
     counted = work.decode(config, prompts=2, group=3, prefix=5, first=1, last=4)
     expected = {
@@ -145,31 +143,68 @@ def test_decoding_and_a_step_are_compared_with_the_limits_of_the_machine(monkeyp
         np.testing.assert_allclose(line[name], value, atol=1e-4)
 
 
+LEAST = {
+    **dict.fromkeys(("layers", "d", "heads", "kv-heads", "ffn", "prompts", "group", "prompt-len", "gen"), 1),
+    **{"vocab": 2, "head-dim": 0, "train-micro": 0, "warmup": 1, "iters": 1, "beta": 0, "lr": 0, "block-steps": 1},
+    **{"loss-chunk-tokens": 0, "head-chunk-tokens": 1, "layer-chunk-tokens": 0, "activation-gigabytes": 0},
+}
+
+
 def test_what_cannot_be_measured_is_refused(capsys):
-    for flags, said in ((["--train-micro", "3"], "does not divide"), (["--warmup", "0"], "1 or more")):
+    parser = train_step.add_flags(rollout.add_flags(shapes.arguments(None)))
+    refused = [([f"--{name}", str(least - 1)], f"--{name}: found '{least - 1}'") for name, least in LEAST.items()]
+    refused += [([f"--{name}", value], f"--{name}: found") for name in ("lr", "beta") for value in ("nan", "inf", "x")]
+    refused += [(["--temperature", value], "--temperature: found") for value in ("0", "-1", "nan", "inf")]
+    refused += [
+        (["--train-micro", "3"], "does not divide"),
+        (["--warmup", "0"], "1 or more"),
+        (["--gen", "2.5"], "a whole number"),
+        (["--heads", "3"], "--heads 3 does not divide --d 16"),
+        (["--kv-heads", "4"], "no multiple"),
+        (["--d", "6"], "--head-dim"),
+    ]
+    for flags, said in refused:
         with pytest.raises(SystemExit):
-            shapes.with_flags(shapes.arguments(None), [*TINY, *flags])
-        assert said in capsys.readouterr().err
+            shapes.with_flags(parser, [*TINY, *flags])
+        assert said in capsys.readouterr().err, flags
+    least = [text for name, value in LEAST.items() if name not in ("d", "iters") for text in (f"--{name}", str(value))]
+    assert shapes.with_flags(parser, [*least, "--d", "2"]).vocab == 2
 
 
-def test_ours_is_compared_with_the_better_peer():
-    def line(tokens, seconds, megabytes, busy=0.0):
-        return {
-            "rollout_tok_s": tokens,
-            "train_step_s": seconds,
-            "max_rss_mb": megabytes,
-            "other_procs_cores": busy,
-        }
+def test_a_step_that_was_skipped_is_not_timed_as_a_good_one(monkeypatch):
+    """The second of three: none after it would be seen by a look at the last, or at three in a row."""
 
-    lines = {"rlagents": line(300.0, 1.0, 30), "one": line(100.0, 4.0, 90, busy=0.5), "two": line(200.0, 5.0, 60)}
-    rows = compare.report("tiny", TINY, lines, machine.Machine(1e9, 1e9))
-    assert [row for row in rows if "ratio" in row] == ["| tiny | ratio | 1.50x | 0.25x | 0.50x | | |"]
-    assert [row.split(" | ")[1] for row in rows if row.endswith("busy |")] == ["one"]
+    def training():
+        return train_step.Training(SimpleNamespace(prepare=lambda *given: None), SimpleNamespace(params=None), {})
+
+    reports = iter([0, 0, 0, 0, 1, 0])
+    updated = (SimpleNamespace(nonfinite_in_a_row=number, step=1, loss_finite=False, loss=np.nan) for number in reports)
+    monkeypatch.setattr(train_step, "update", lambda learn, state, batch, facts: (state, next(updated)))
+    flags, watch = SimpleNamespace(warmup=1, iters=2), shapes.Stopwatch()
+    train_step.timed_steps(flags, training(), None, watch)
+    with pytest.raises(NonFiniteError, match="the loss was nan"):
+        train_step.timed_steps(flags, training(), None, watch)
 
 
-def test_a_peer_that_fails_says_why():
-    with pytest.raises(RuntimeError, match=r"exited 3: .*no such shape"):
-        compare.measure([sys.executable, "-c", "import sys; print('no such shape', file=sys.stderr); sys.exit(3)"], [])
+def test_without_a_reference_its_pass_is_no_work():
+    with_reference, without = (
+        train_step.counted_flops(shapes.with_flags(shapes.arguments(None), [*TINY, "--beta", beta]))
+        for beta in ("0.1", "0")
+    )
+    np.testing.assert_allclose(without / with_reference, 3 / 4, rtol=1e-12)
+
+
+def test_rates_are_of_the_bytes_that_pass(monkeypatch):
+    # A product, sums of rows, a product with a vector, two copies; the better of each kind counts.
+    seconds = iter([2.0, 8.0, 4.0, 16.0, 5.0])
+
+    def best(function, arguments, repeats):
+        function(*arguments)
+        return next(seconds)
+
+    monkeypatch.setattr(machine, "_best", best)
+    found = machine.measure(size=8, megabytes=1)
+    np.testing.assert_allclose(found, (2 * 8**3 / 2, 2**20 / 4, 2 * 2**20 / 5), rtol=1e-12)
 
 
 def line_of(given):
@@ -211,11 +246,24 @@ def test_growth_is_measured_cell_by_cell_and_shown_beside_what_it_should_be(monk
     assert {row[column["s / TFLOP"]] for row in prefix[2:5]} == {"10"}
 
 
-def test_sizes_of_an_axis_are_refused_where_they_say_nothing():
+def test_sizes_of_an_axis_are_refused_where_they_say_nothing(monkeypatch, capsys):
     assert growth.sizes_given(["vocab=8,16", "group=3"]) == {"vocab": (8, 16), "group": (3,)}
-    for given in ("width=8,16", "vocab", "vocab=16,8", "vocab=0,8", "vocab=8,8"):
+    for given in ("width=8,16", "vocab", "vocab=16,8", "vocab=0,8", "vocab=8,8", "member=1,256", "vocab=1", "group=0"):
         with pytest.raises(ValueError, match=f"--sizes {given!r}: expected"):
             growth.sizes_given([given])
+    with pytest.raises(ValueError, match="vocab has sizes already"):
+        growth.sizes_given(["vocab=8,16", "vocab=8,32"])
+    monkeypatch.setattr(growth, "measure", lambda command, given: pytest.fail("measured"))
+    for given, said in (
+        (["--sizes", "depth=4,8"], "depth is not measured"),
+        (["--vocab", "4096"], "--vocab is what axis vocab varies"),
+        (["--vocab=4096"], "--vocab is what axis vocab varies"),
+        (["--voc", "4096"], "unrecognized arguments"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["growth", "--axis", "vocab", *given])
+        with pytest.raises(SystemExit):
+            growth.main()
+        assert said in capsys.readouterr().err
 
 
 def write_steps(workdir, *steps):
@@ -242,8 +290,38 @@ def test_phases_of_two_runs_stand_side_by_side(monkeypatch, capsys, tmp_path):
         "| log | 0.50 |  |  |",
         "| tokens sampled | 10 | 10 | 1.00 |",
     ]
-    for run, said in ((runs[0], "expected more than 4"), ("no-such", "NAME=WORKDIR"), ("a=no-such", "found 0 steps")):
-        monkeypatch.setattr(sys, "argv", ["phases", run, "--skip", "4"])
+    for given, said in (
+        ([runs[0], "--skip", "4"], "expected more than 4"),
+        (["no-such"], "expected NAME=WORKDIR"),
+        (["=runs"], "expected NAME=WORKDIR"),
+        (["a=no-such"], "no-such: no such folder"),
+        ([f"a={tmp_path}"], "metrics.jsonl: no such file"),
+        ([runs[0], runs[0]], "there is a run 'slow' already"),
+        ([runs[0], "--skip", "-1"], "--skip -1: expected 0 or more"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["phases", *given])
         with pytest.raises(SystemExit):
             phases.main()
         assert said in capsys.readouterr().err
+
+
+def test_a_damaged_line_is_named_and_what_a_kill_left_is_left_out(capsys, tmp_path):
+    file = tmp_path / "metrics.jsonl"
+    good = '{"seconds": 2.0, "seconds/update": 1.0}'
+    for damaged, said in (
+        ('{"seconds": 1', "line 2: found no JSON"),
+        ("", "line 2: found no JSON"),
+        ("[1, 2]", "line 2: found '[1, 2]', expected an object"),
+        ('{"seconds/update": NaN}', "line 2: seconds/update is nan, expected a finite number"),
+        ('{"seconds/update": Infinity}', "line 2: seconds/update is inf"),
+        ('{"seconds/update": "nan"}', "line 2: seconds/update is 'nan'"),
+        ('{"tokens_sampled": -1}', "line 2: tokens_sampled is -1"),
+    ):
+        file.write_text(f"{good}\n{damaged}\n{good}\n")
+        with pytest.raises(ValueError, match=r"metrics\.jsonl, line 2") as refused:
+            phases.read_steps(tmp_path, skip=0)
+        assert said in str(refused.value)
+    assert not capsys.readouterr().err
+    file.write_text(f'{good}\n{good}\n{{"seconds": 1')
+    assert len(phases.read_steps(tmp_path, skip=0)) == 2
+    assert "line 3, the last, is damaged" in capsys.readouterr().err

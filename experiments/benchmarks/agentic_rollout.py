@@ -10,7 +10,7 @@ the whole history of each member is a prompt of its own, computed anew, here wit
 history; all members wait for the slowest tool. In ``reprefill-exact`` every turn has a sampler of its own, made for its
 histories, so that nothing is padded; the better of the two is what counts. ``--compare`` runs variants in turn in one
 process and adds ratios: of wall time, and of the seconds that the process kept cores busy, which tell more where others
-use the machine too, but nothing of time spent waiting for tools. Prints one JSON line.
+use the machine too, but nothing of time spent waiting for tools. Prints one JSON line, whose ``mode`` names what ran.
 """
 
 import argparse
@@ -34,29 +34,51 @@ VARIANTS = ("ours", "reprefill", "reprefill-exact", "slow-tool", "one-block")
 
 def add_flags(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """What a rollout of many turns has besides the shared flags."""
-    for name, default in (("turns", 6), ("turn-tokens", 40), ("observation-tokens", 80), ("block-steps", 40)):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--blocks-in-flight", type=int, default=2)
-    parser.add_argument("--extend-rows", type=int, default=0, help="members fed at once; 0 is --decode-rows")
-    parser.add_argument("--members", type=int, default=0, help="in all; 0 is --prompts x --group")
-    parser.add_argument("--in-flight", type=int, default=0, help="members with KV at once; 0 is all of them")
-    parser.add_argument("--decode-rows", type=int, default=0, help="members decoded at once; 0 is all in flight")
-    parser.add_argument("--tool-seconds", type=float, default=0.0)
-    parser.add_argument("--host-seconds", type=float, default=0.0, help="what the host does after each block, asleep")
-    parser.add_argument("--mode", choices=VARIANTS[:3], default="ours")
-    parser.add_argument("--compare", nargs="*", choices=VARIANTS[1:], default=[], help="instead of --mode")
+    count, seconds = shapes.at_least(0), shapes.at_least(0.0, float)
+    for name, default in (
+        ("turns", 6),
+        ("turn-tokens", 40),
+        ("observation-tokens", 80),
+        ("block-steps", 40),
+        ("blocks-in-flight", 2),
+    ):
+        parser.add_argument(f"--{name}", type=shapes.at_least(1), default=default)
+    parser.add_argument("--extend-rows", type=count, default=0, help="members fed at once; 0 is --decode-rows")
+    parser.add_argument("--members", type=count, default=0, help="in all; 0 is --prompts x --group")
+    parser.add_argument("--in-flight", type=count, default=0, help="members with KV at once; 0 is all of them")
+    parser.add_argument("--decode-rows", type=count, default=0, help="members decoded at once; 0 is all in flight")
+    parser.add_argument("--tool-seconds", type=seconds, default=0.0)
+    parser.add_argument("--host-seconds", type=seconds, default=0.0, help="what the host does after each block, asleep")
+    variants = parser.add_mutually_exclusive_group()
+    variants.add_argument("--mode", choices=VARIANTS[:3], default="ours")
+    variants.add_argument("--compare", nargs="+", choices=VARIANTS[1:], default=[], help="beside ours, not with --mode")
     return parser
 
 
 def sized(flags: argparse.Namespace) -> argparse.Namespace:
-    """With the numbers that 0 stood for; raises SystemExit where groups are not whole."""
+    """With the numbers that 0 stood for, and in ``mode`` what runs.
+
+    Raises SystemExit where groups are not whole, where more rows are asked than there are, and where the slow tool
+    takes no time.
+    """
     flags.members = flags.members or flags.prompts * flags.group
     flags.prompts = flags.members // flags.group
     flags.in_flight = flags.in_flight or flags.members
     flags.decode_rows = flags.decode_rows or flags.in_flight
     flags.extend_rows = flags.extend_rows or flags.decode_rows
     if flags.members % flags.group or flags.in_flight % flags.group:
-        raise SystemExit(f"--members and --in-flight have to be whole groups of --group {flags.group}")
+        raise SystemExit(
+            f"found --members {flags.members} and --in-flight {flags.in_flight}, expected whole groups of --group "
+            f"{flags.group}"
+        )
+    for name, whole in (("in_flight", "members"), ("decode_rows", "in_flight"), ("extend_rows", "in_flight")):
+        most = getattr(flags, whole)
+        if getattr(flags, name) > most:
+            flag, whole_flag = (f"--{text.replace('_', '-')}" for text in (name, whole))
+            raise SystemExit(f"found {flag} {getattr(flags, name)}, expected {most} at most, which is {whole_flag}")
+    if "slow-tool" in flags.compare and not flags.tool_seconds:
+        raise SystemExit("found --compare slow-tool with --tool-seconds 0, expected more: the tool would be instant")
+    flags.mode = " ".join(dict.fromkeys(["ours", *flags.compare])) if flags.compare else flags.mode
     return flags
 
 
@@ -163,7 +185,7 @@ def main() -> None:
     flags = sized(shapes.with_flags(add_flags(shapes.arguments(__doc__))))
     config, watch = shapes.decoder_config(flags), shapes.Stopwatch()
     params = jax.jit(lambda key: models.init_params(config, key))(jax.random.key(0))
-    names = ["ours", *flags.compare] if flags.compare else [flags.mode]
+    names = flags.mode.split()
     # Compared with a slow tool, all others have an instant one.
     instant = "slow-tool" in names
     variants = {

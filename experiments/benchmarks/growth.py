@@ -36,14 +36,15 @@ class Axis(NamedTuple):
     sizes: tuple[int, ...]
     temp_should_be: float | None
     """Exponent of what the program allocates; None is that of the tokens."""
+    smallest: int = 1
 
 
 AXES: Mapping[str, Axis] = {
     "group": Axis(lambda size: ("--group", size), (1, 2, 4, 8, 16), None),
-    # A prompt's last token is its members' first.
+    # A prompt's last token is its members' first, so a member of one token has none that was sampled.
     "prefix": Axis(lambda size: ("--prompt-len", size + 1), (256, 512, 1024, 2048, 4096, 8192), None),
-    "member": Axis(lambda size: ("--gen", size - 1), (256, 512, 1024, 2048, 4096), None),
-    "vocab": Axis(lambda size: ("--vocab", size), (8192, 32_000, 64_000, 152_000), 0.0),
+    "member": Axis(lambda size: ("--gen", size - 1), (256, 512, 1024, 2048, 4096), None, smallest=2),
+    "vocab": Axis(lambda size: ("--vocab", size), (8192, 32_000, 64_000, 152_000), 0.0, smallest=2),
     "depth": Axis(lambda size: ("--layers", size), (4, 8, 16, 32), 1.0),
 }
 
@@ -105,26 +106,45 @@ def measured(cells: dict[str, Mapping[str, Any]], given: Sequence[str]) -> Mappi
 
 
 def sizes_given(given: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """Read ``AXIS=SIZE,SIZE``; raises ValueError for anything else, and for sizes that do not grow."""
+    """Read ``AXIS=SIZE,SIZE``; raises ValueError for anything else, sizes that do not grow, an axis given twice."""
     sizes = {}
     for text in given:
         name, _, values = text.partition("=")
         if name not in AXES or not all(value.isdecimal() for value in values.split(",")):
             raise ValueError(f"--sizes {text!r}: expected one of {', '.join(AXES)}, then = and sizes with commas")
+        if name in sizes:
+            raise ValueError(f"--sizes {text!r}: {name} has sizes already; give them once")
         sizes[name] = tuple(int(value) for value in values.split(","))
-        if sizes[name][0] < 1 or any(small >= large for small, large in zip(sizes[name], sizes[name][1:])):
-            raise ValueError(f"--sizes {text!r}: expected sizes of 1 or more that grow")
+        if sizes[name][0] < AXES[name].smallest or any(
+            small >= large for small, large in zip(sizes[name], sizes[name][1:])
+        ):
+            raise ValueError(f"--sizes {text!r}: expected sizes of {AXES[name].smallest} or more that grow")
     return sizes
+
+
+def check_chosen(axes: Sequence[str], sizes: Mapping[str, tuple[int, ...]], more: Sequence[str]) -> None:
+    """Raise ValueError where something given would be ignored: sizes of no chosen axis, or a flag that one sets."""
+    for name in sizes:
+        if name not in axes:
+            raise ValueError(f"--sizes {name}=...: {name} is not measured; add it to --axis ({', '.join(axes)})")
+    given = {text.partition("=")[0] for text in more}
+    for name in axes:
+        flag, _ = AXES[name].flags(AXES[name].smallest)
+        if flag in given:
+            raise ValueError(f"{flag} is what axis {name} varies; give --sizes {name}=SIZE,SIZE, or other axes")
 
 
 def main() -> None:
     """Measure every cell of the chosen axes, print their tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument("--axis", nargs="+", choices=list(AXES), default=list(AXES))
     parser.add_argument("--sizes", action="append", default=[], metavar="AXIS=SIZE,SIZE")
     flags, more = parser.parse_known_args()
     try:
         given = sizes_given(flags.sizes)
+        check_chosen(flags.axis, given, more)
     except ValueError as error:
         parser.error(str(error))
     start = [text for name, value in START.items() for text in (f"--{name}", str(value))] + more

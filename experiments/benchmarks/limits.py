@@ -4,8 +4,8 @@
 
 By default a model of 60.6 million parameters with 64 members at once. Prints one JSON line:
 
-- ``train_step_share``: counted work of a step (reference and gradient; recomputation is not work) at the measured rate
-  of matrix products, over the time it took, AdamW included;
+- ``train_step_share``: counted work of a step (gradient, and reference unless ``--beta`` is 0; recomputation is not
+  work) at the measured rate of matrix products, over the time it took, AdamW included;
 - ``decode_over_limit``: time of decoding over the larger of its arithmetic and memory traffic at the measured rates.
 
 Decoding is the difference of a rollout of ``--gen`` tokens and one of a single token on the same sampler, so prefill
@@ -73,7 +73,7 @@ def main() -> None:
     timed_first_tokens(flags, sampler, watch)
     batch = shard_batch(train_step.make_batch(flags, asked, turns), single_device_mesh())
     train_step.timed_steps(flags, training, batch, watch)
-    rates = machine.Machine(*map(max, before, machine.measure()))
+    rates = before.at_best(machine.measure())
     figures = train_step.step_figures(flags, watch)
     shapes.print_line(
         flags,
@@ -81,6 +81,7 @@ def main() -> None:
         watch,
         matrix_gflops=rates.flops_per_second / 1e9,
         read_gb_s=rates.bytes_per_second / 1e9,
+        copy_gb_s=rates.copied_bytes_per_second / 1e9,
         train_step_s=figures["train_step_s"],
         train_step_share=train_step.matrix_share(flags, figures["train_step_s"], rates),
         rollout_s=watch.median("rollout", flags.warmup),

@@ -3,12 +3,15 @@
     python -m experiments.benchmarks.phases before=runs/smollm2-before after=runs/smollm2-after --skip 1
 
 A phase counts in the steps that entered it; a run's first steps compile, so ``--skip`` leaves them out. The last column
-is the last run over the first. Tokens stand below: times compare where those agree. Prints a Markdown table.
+is the last run over the first. Tokens stand below: times compare where those agree. Prints a Markdown table. What a
+killed run left of its last line is left out, with a warning.
 """
 
 import argparse
 import json
+import math
 import statistics
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,13 +20,44 @@ TOKENS = ("tokens_sampled", "tokens_total")
 
 
 def read_steps(workdir: Path, *, skip: int) -> list[dict[str, float]]:
-    """Metrics of a run's steps but the first ``skip``. Raises ValueError where none is left, naming the file."""
+    """Metrics of a run's steps but the first ``skip``.
+
+    Raises ValueError, naming the file and line, where none is left, where a line is damaged or no object, and where a
+    time or a number of tokens is none.
+    """
     path = workdir / "metrics.jsonl"
-    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    if not workdir.is_dir():
+        raise ValueError(f"{workdir}: no such folder, expected the workdir of a run")
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file, expected the metrics of a run of rlagents.train")
+    lines = read_lines(path)
     steps = [line for line in lines if any(name.startswith(SECONDS) for name in line)]
     if len(steps) <= skip:
         raise ValueError(f"{path}: found {len(steps)} steps with seconds by phase, expected more than {skip} to skip")
     return steps[skip:]
+
+
+def read_lines(path: Path) -> list[dict[str, float]]:
+    """Every line's metrics, checked; see ``read_steps``."""
+    texts = path.read_text(encoding="utf-8", errors="replace").removesuffix("\n").split("\n")
+    lines = []
+    for number, text in enumerate(texts, 1):
+        try:
+            line = json.loads(text)
+        except ValueError as error:
+            if number == len(texts):
+                print(f"{path}, line {number}, the last, is damaged ({error}) and left out", file=sys.stderr)
+                continue
+            raise ValueError(f"{path}, line {number}: found no JSON ({error}); mend or remove the line") from error
+        if not isinstance(line, dict):
+            raise ValueError(f"{path}, line {number}: found {text[:40]!r}, expected an object of metrics")
+        for name, value in line.items():
+            timed = name in ("seconds", *TOKENS) or name.startswith(SECONDS)
+            number_found = isinstance(value, int | float) and not isinstance(value, bool)
+            if timed and not (number_found and math.isfinite(value) and value >= 0):
+                raise ValueError(f"{path}, line {number}: {name} is {value!r}, expected a finite number, 0 or more")
+        lines.append(line)
+    return lines
 
 
 def medians(steps: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -55,11 +89,15 @@ def main() -> None:
     parser.add_argument("runs", nargs="+", metavar="NAME=WORKDIR")
     parser.add_argument("--skip", type=int, default=1, help="steps of each run that are left out")
     flags = parser.parse_args()
+    if flags.skip < 0:
+        parser.error(f"--skip {flags.skip}: expected 0 or more steps")
     runs = {}
     for run in flags.runs:
         name, separator, workdir = run.partition("=")
-        if not separator or not workdir:
+        if not separator or not workdir or not name.strip():
             parser.error(f"{run!r}: expected NAME=WORKDIR")
+        if name in runs:
+            parser.error(f"{run!r}: there is a run {name!r} already; give another name")
         try:
             runs[name] = medians(read_steps(Path(workdir), skip=flags.skip))
         except ValueError as error:

@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 
-from experiments.benchmarks import shapes
+from experiments.benchmarks import machine, shapes, work
 from rlagents import models
 from rlagents.machinery import random_params
 from rlagents.sampling import Sampler, SamplingRule, Turn
@@ -49,7 +49,7 @@ def make_sampler(flags: argparse.Namespace, config: models.DecoderConfig, params
 
 def add_flags(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """What only a sampler of ours has."""
-    parser.add_argument("--block-steps", type=int, default=32)
+    parser.add_argument("--block-steps", type=shapes.at_least(1), default=32)
     return parser
 
 
@@ -75,6 +75,18 @@ def rollout_figures(flags: argparse.Namespace, watch: shapes.Stopwatch) -> dict[
         "rollout_cpu_s": watch.median_cpu("rollout", flags.warmup),
         "rollout_tok_s": flags.prompts * flags.group * flags.gen / seconds,
     }
+
+
+def limit_shares(flags: argparse.Namespace, seconds: float, rates: machine.Machine) -> tuple[float, float]:
+    """Shares of the matrix-product rate and of the reading rate that a whole rollout of ``seconds`` reaches."""
+    counted = work.rollout(
+        shapes.decoder_config(flags),
+        prompts=flags.prompts,
+        group=flags.group,
+        prefix=flags.prompt_len - 1,
+        sampled=flags.gen,
+    )
+    return counted.flops / rates.flops_per_second / seconds, counted.bytes / rates.bytes_per_second / seconds
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import os
 import platform
 import resource
@@ -18,28 +19,57 @@ from rlagents import models
 from rlagents.machinery import abstract_params
 
 
+def at_least(minimum: float, kind: Callable[[str], float] = int) -> Callable[[str], float]:
+    """Reads the number of a flag; argparse names the flag where it is none, not finite, or below ``minimum``."""
+    name = "a whole number" if kind is int else "a finite number"
+
+    def read(text: str) -> float:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value) or value < minimum:
+            raise argparse.ArgumentTypeError(f"found {text!r}, expected {name}, {minimum} or more")
+        return value
+
+    return read
+
+
+def positive(text: str) -> float:
+    """Reads a finite number above 0: tokens drawn at temperature 0 have no log-probability to learn from."""
+    value = at_least(0.0, float)(text)
+    if not value:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a finite number above 0")
+    return value
+
+
 def arguments(description: str | None) -> argparse.ArgumentParser:
-    """Shape of the model and of the work; the same names and defaults whichever library is measured."""
-    parser = argparse.ArgumentParser(description=description)
-    for name, default in (
-        ("layers", 4),
-        ("d", 256),
-        ("heads", 4),
-        ("kv-heads", 2),
-        ("head-dim", 0),
-        ("ffn", 1024),
-        ("vocab", 8192),
-        ("prompts", 8),
-        ("group", 8),
-        ("prompt-len", 64),
-        ("gen", 128),
-        ("train-micro", 0),
-        ("warmup", 2),
-        ("iters", 5),
+    """Shape of the model and of the work; the same names and defaults whichever library is measured.
+
+    A name is not shortened: what is passed on to others has to mean the same to them.
+    """
+    parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
+    for name, default, minimum in (
+        ("layers", 4, 1),
+        ("d", 256, 1),
+        ("heads", 4, 1),
+        ("kv-heads", 2, 1),
+        ("head-dim", 0, 0),
+        ("ffn", 1024, 1),
+        ("vocab", 8192, 2),
+        ("prompts", 8, 1),
+        ("group", 8, 1),
+        ("prompt-len", 64, 1),
+        ("gen", 128, 1),
+        ("train-micro", 0, 0),
+        # The first call compiles.
+        ("warmup", 2, 1),
+        ("iters", 5, 1),
     ):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    for name, default in (("beta", 0.04), ("lr", 1e-4), ("temperature", 1.0)):
-        parser.add_argument(f"--{name}", type=float, default=default)
+        parser.add_argument(f"--{name}", type=at_least(minimum), default=default)
+    for name, default in (("beta", 0.04), ("lr", 1e-4)):
+        parser.add_argument(f"--{name}", type=at_least(0.0, float), default=default)
+    parser.add_argument("--temperature", type=positive, default=1.0)
     parser.add_argument("--untied", action="store_true")
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
     return parser
@@ -130,6 +160,10 @@ def with_flags(parser: argparse.ArgumentParser, given: Sequence[str] | None = No
     flags = parser.parse_args(given)
     if flags.prompts % (flags.train_micro or flags.prompts):
         parser.error(f"--train-micro {flags.train_micro} does not divide --prompts {flags.prompts}")
-    if flags.iters < 1 or flags.warmup < 1:
-        parser.error("--iters and --warmup must be 1 or more: the first call compiles")
+    if not flags.head_dim and flags.d % flags.heads:
+        parser.error(f"--heads {flags.heads} does not divide --d {flags.d}; give --head-dim")
+    try:
+        decoder_config(flags)
+    except ValueError as error:
+        parser.error(f"{error} The sizes are --heads, --kv-heads and --head-dim (0 is --d over --heads)")
     return flags

@@ -92,7 +92,8 @@ class Training(NamedTuple):
 def add_flags(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """The keys of ``config.passes``."""
     for name, default in PASSES.items():
-        parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default)
+        least = 1 if name == "head_chunk_tokens" else 0
+        parser.add_argument(f"--{name.replace('_', '-')}", type=shapes.at_least(least, type(default)), default=default)
     return parser
 
 
@@ -120,12 +121,15 @@ def make_training(flags: argparse.Namespace, config: models.DecoderConfig) -> Tr
 
 
 def timed_steps(flags: argparse.Namespace, training: Training, batch: Batch, watch: shapes.Stopwatch) -> None:
-    """``--warmup`` and ``--iters`` steps on one batch; the state of ``training`` is donated."""
+    """``--warmup`` and ``--iters`` steps on one batch; the state of ``training`` is donated.
+
+    Raises NonFiniteError where a step was skipped for a value that is not finite: it would be timed as a good one.
+    """
     learn, state, params = training
     for _ in range(flags.warmup + flags.iters):
         facts = watch("reference", partial(learn.prepare, state.params, params, batch))
         state, report = watch("update", partial(update, learn, state, batch, facts))
-        learner.check_finite(report)
+        learner.check_finite(report, max_nonfinite_in_a_row=1)
 
 
 def step_figures(flags: argparse.Namespace, watch: shapes.Stopwatch) -> dict[str, float]:
@@ -143,8 +147,10 @@ def step_figures(flags: argparse.Namespace, watch: shapes.Stopwatch) -> dict[str
     }
 
 
-def counted_flops(flags: argparse.Namespace, *, passes_without_gradient: int = 1) -> float:
-    """Work of a step of this shape; one pass without gradient is the reference's."""
+def counted_flops(flags: argparse.Namespace, *, passes_without_gradient: int | None = None) -> float:
+    """Work of a step of this shape; None is a pass without gradient for the reference, and none at ``--beta`` 0."""
+    if passes_without_gradient is None:
+        passes_without_gradient = 1 if flags.beta else 0
     return work.train_step(
         shapes.decoder_config(flags),
         prompts=flags.prompts,

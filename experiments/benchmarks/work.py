@@ -40,6 +40,9 @@ def train_step(
 
     ``own`` are a member's tokens beyond the shared prefix, ``sampled`` those whose log-probability is wanted: only
     they need the head. A backward pass is twice a forward one.
+
+    A member's last sampled token predicts nothing, but its pass through the layers is counted: our step makes it, as
+    sequences are not cut. ``decode`` does not count it: sampling never makes it.
     """
     tokens = prompts * (prefix + group * own)
     pairs = prompts * (prefix * (prefix + 1) / 2 + group * (own * prefix + own * (own + 1) / 2))
@@ -61,8 +64,8 @@ def decode(
     """Work of sampling tokens ``first .. last`` (counted from 0, both included) of every member, a token a step.
 
     Token ``i`` is drawn from the one before it, which sees the shared prefix and ``i + 1`` tokens of its own: the
-    prompt's last one and those sampled. A step reads every matrix once, the KV of a prefix once for all its members,
-    and the KV of their own tokens.
+    prompt's last one and those sampled; so the last sampled token passes no layer. A step reads every matrix once, the
+    KV of a prefix once for all its members, and the KV of their own tokens.
     """
     steps = last - first + 1
     rows = prompts * group
@@ -71,3 +74,19 @@ def decode(
     flops = 2.0 * entries * rows * steps + attention_flops(config, rows * (steps * prefix + own))
     kv_bytes = 2 * config.num_layers * config.num_kv_heads * config.head_dim * np.dtype(config.compute_dtype).itemsize
     return Work(flops, float(weight_bytes * entries * steps + kv_bytes * (prompts * prefix * steps + rows * own)))
+
+
+def rollout(
+    config: DecoderConfig, *, prompts: int, group: int, prefix: int, sampled: int, weight_bytes: int = 4
+) -> Work:
+    """Work of a whole rollout: each prefix through the layers once, then ``decode`` from token 0.
+
+    The pass over the prefixes needs no head and reads the layers' matrices once, for all of them.
+    """
+    decoding = decode(
+        config, prompts=prompts, group=group, prefix=prefix, first=0, last=sampled - 1, weight_bytes=weight_bytes
+    )
+    flops = 2.0 * layer_parameters(config) * prompts * prefix
+    flops += attention_flops(config, prompts * prefix * (prefix + 1) / 2)
+    read = weight_bytes * layer_parameters(config) if prefix else 0
+    return Work(decoding.flops + flops, decoding.bytes + read)
