@@ -48,7 +48,8 @@ def make_batch(flags: argparse.Namespace, asked: list[list[int]], turns: list[li
     kind[..., 0], turn[..., 0] = Kind.PROMPT, -1
     return Batch(
         sequences=Sequences(
-            prefix=array(asked, np.int32)[:, :-1],
+            # Of one token, a prompt leaves no prefix; arrays still hold a position.
+            prefix=array(asked, np.int32)[:, : max(1, flags.prompt_len - 1)],
             prefix_length=full((flags.prompts,), flags.prompt_len - 1, np.int32),
             tokens=tokens,
             length=full(cells, tokens.shape[-1], np.int32),
