@@ -22,11 +22,11 @@ from rlagents.models.config import DecoderConfig
 from rlagents.sampling.device import Device
 from rlagents.sampling.generate import generate
 from rlagents.sampling.keys import Domain, StreamKey
-from rlagents.sampling.pipeline import Pipeline
+from rlagents.sampling.pipeline import Pipeline, check_blocks_in_flight
 from rlagents.sampling.progress import Ending, Progress
 from rlagents.sampling.rows import GroupHandle, Table
 from rlagents.sampling.rule import SamplingRule
-from rlagents.sampling.sizes import Sizes
+from rlagents.sampling.sizes import sizes_of
 from rlagents.sampling.stops import DecodeText
 from rlagents.sampling.turns import StopReason, Turn
 from rlagents.sharding import single_device_mesh
@@ -60,8 +60,8 @@ class Sampler:
       version: of ``params``.
 
     Raises:
-      ValueError: sizes below 1, more rows decoded than there are, a stop id outside the vocabulary, an empty stop
-        string.
+      ValueError: sizes that are no whole numbers from 1 on, more rows decoded than there are, another number of blocks
+        in flight than 1 and 2, a stop id outside the vocabulary, an empty stop string.
     """
 
     def __init__(
@@ -91,11 +91,12 @@ class Sampler:
         self._check_ids(stop_token_ids, "stop_token_ids")
         if "" in stop_strings:
             raise ValueError("a stop string is empty, which every text holds; remove it")
-        sizes = Sizes(
+        check_blocks_in_flight(blocks_in_flight)
+        sizes = sizes_of(
             num_groups=num_groups,
             num_rows=num_rows,
             decode_rows=decode_rows,
-            extend_rows=min(num_rows, 16) if extend_rows is None else extend_rows,
+            extend_rows=extend_rows,
             prefill_groups=prefill_groups,
             max_prefix_tokens=max_prefix_tokens,
             max_member_tokens=max_member_tokens,
