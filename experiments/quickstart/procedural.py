@@ -92,7 +92,7 @@ def get_config() -> ConfigDict:
                 "epochs": 1,
                 # Member buckets of 40, 80 and 128 spare a third of the positions; 36 steps do not repay compiling.
                 "pack_micro_batches": False,
-                "members_per_micro_batch": config_dict.placeholder(int),
+                "members_per_micro_batch": config_dict.placeholder(object),  # int would refuse None on the command line
                 "over_sample": 1.0,
                 "max_draws": 1,
                 "stop_early": True,

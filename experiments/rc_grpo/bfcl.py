@@ -53,7 +53,7 @@ def smollm2_135m() -> ConfigDict:
                 "prompts_per_step": 2,
                 "group_size": 4,
                 "prompts_per_micro_batch": 1,
-                "members_per_micro_batch": config_dict.placeholder(int),
+                "members_per_micro_batch": config_dict.placeholder(object),
                 "updates_per_batch": 1,
                 "epochs": 1,
                 "pack_micro_batches": True,
