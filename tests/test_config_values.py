@@ -91,6 +91,11 @@ def test_a_folder_for_programs_need_not_be_there_yet(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_folder_that_others_fill_need_not_be_writable(tmp_path, monkeypatch):
+    monkeypatch.setattr(config_checks.os, "access", lambda path, mode: False)
+    config_checks.check_compilation_cache(changed({"compilation_cache": "."}), tmp_path)
+
+
 def test_options_are_refused_with_no_folder_for_programs(tmp_path, monkeypatch):
     monkeypatch.setattr(command_line.config_flags, "get_config_filename", lambda flag: str(ROOT / CONFIG_FILE))
     monkeypatch.setattr(command_line, "CONFIG", mock.Mock(value=changed({"compilation_cache": "file"})))

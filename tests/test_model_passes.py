@@ -138,7 +138,9 @@ def test_what_memory_is_asked_for_is_what_the_backward_pass_finds_kept(config):
         assert remat_within(config, positions, gigabytes=more / 2e9) is SAVE_PRODUCTS
 
 
-@pytest.mark.parametrize("temperature", [0, -1.0, float("nan"), float("inf"), 10**400, True, "1", None])
+@pytest.mark.parametrize(
+    "temperature", [0, -1.0, float("nan"), float("inf"), 10**400, True, "1", None], ids=lambda value: repr(value)[:9]
+)
 def test_logits_are_divided_by_a_number_above_0(temperature):
     with pytest.raises(ValueError, match=f"^temperature is {temperature!r}; give a number > 0"):
         model_passes(QWEN2, temperature)
