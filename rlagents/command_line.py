@@ -9,6 +9,7 @@ from typing import Any
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
+from rlagents.config_checks import check_compilation_cache
 from rlagents.config_sections import check_sections
 from rlagents.experiment import Config, Experiment, load_experiment
 
@@ -22,7 +23,7 @@ def read_options() -> tuple[Config, Experiment, Path]:
     """Config, experiment and folder, as the command line says.
 
     Raises ValueError for a file that cannot be read or gives no config, and for a config that lacks what every run
-    needs; whatever ``build`` raises passes through.
+    needs, or names no folder to keep programs in; whatever ``build`` raises passes through.
     """
     path, _, _ = config_flags.get_config_filename(flags.FLAGS["config"]).partition(":")  # FILE.py:argument
     config = CONFIG.value
@@ -32,7 +33,9 @@ def read_options() -> tuple[Config, Experiment, Path]:
         found = "cannot be read" if "_ErrorConfig" in str(type(config)) else f"gives a {type(config).__name__}"
         raise ValueError(f"get_config() of {path} {found}; it has to return an ml_collections.ConfigDict.")
     check_sections(config)
-    return config, load_experiment(path, config), Path(str(WORKDIR.value))
+    workdir = Path(str(WORKDIR.value))
+    check_compilation_cache(config, workdir)
+    return config, load_experiment(path, config), workdir
 
 
 def parse_flags(argv: list[str]) -> list[str]:

@@ -4,32 +4,36 @@ Every function raises ValueError with one line that names the key, what it is an
 found only when the first batch is collated, or after the warm-up, costs the time until then.
 """
 
-import math
-from numbers import Integral, Real
+import os
+from pathlib import Path
 from typing import Any
 
 import jax
 
+from rlagents.argument_checks import check_whole, is_number, is_whole
 from rlagents.config_sections import WARM_UP_SECTIONS, value_of
 from rlagents.data.streams import MAX_SEED
 from rlagents.experiment import Config
-from rlagents.model_passes import model_passes
-from rlagents.models import DecoderConfig
 from rlagents.rollouts.members import Limits
-from rlagents.sampling import SamplingRule
+
+_CACHE_WANTED = "give a folder, relative to the workdir or absolute, or '' to keep no compiled programs."
+_MOST_OVER_SAMPLE = 100
+"""Beyond it a number is a slip: a draw is one batch, and ``rl.max_draws`` draws again."""
 
 
 def check_counts(config: Config) -> None:
     """Counts are whole numbers in their ranges, and the seed is in ``[0, 2**32)``, as random keys need it."""
-    if not _whole(config.seed) or not 0 <= config.seed < MAX_SEED:
+    if not is_whole(config.seed) or not 0 <= config.seed < MAX_SEED:
         raise ValueError(f"seed is {config.seed!r}; give a whole number in [0, 2**32).")
     _check_at_least(0, config, "rl.steps", "supervised.steps", "evaluation.every_steps")
     _check_at_least(1, config, "rl.group_size", "rl.prompts_per_step", "rl.prompts_per_micro_batch", "rl.epochs")
     _check_at_least(1, config, "rl.updates_per_batch", "evaluation.samples_per_task", "evaluation.num_tasks")
     _check_at_least(1, config, "checkpoint.every_steps", "checkpoint.keep_last")
     _check_at_least(1, config, "rl.max_draws")
+    for section in ("mesh", "limits", "evaluation.limits"):
+        _check_at_least(1, config, *(f"{section}.{name}" for name in value_of(config, section)))
     rollouts_ahead = config.rl.rollouts_ahead
-    if not _whole(rollouts_ahead) or rollouts_ahead not in (0, 1):
+    if not is_whole(rollouts_ahead) or rollouts_ahead not in (0, 1):
         raise ValueError(
             f"rl.rollouts_ahead is {rollouts_ahead!r}; give 0 (every batch is sampled with the weights that learn from "
             "it) or 1 (it is sampled while the update before it runs, with weights one version behind)."
@@ -40,50 +44,33 @@ def check_counts(config: Config) -> None:
             "length, each padded to its own bucket) or False (all padded as the batch is)."
         )
     over_sample = config.rl.over_sample
-    if not isinstance(over_sample, Real) or not 1.0 <= float(over_sample) < math.inf:
+    if not is_number(over_sample) or not 1 <= over_sample <= _MOST_OVER_SAMPLE:
         raise ValueError(
-            f"rl.over_sample is {over_sample!r}; give a number >= 1 (1.0 draws no more than is trained on)."
+            f"rl.over_sample is {over_sample!r}; give a number >= 1 (1.0 draws no more than is trained on) and <= "
+            f"{_MOST_OVER_SAMPLE}."
         )
-    if not isinstance(config.rl.stop_early, bool):
-        raise ValueError(f"rl.stop_early is {config.rl.stop_early!r}; give True or False.")
+    for name in ("rl.stop_early", "buckets.share_prefix"):
+        if not isinstance(value := value_of(config, name), bool):
+            raise ValueError(f"{name} is {value!r}; give True or False.")
     if config.rl.members_per_micro_batch is not None:
         _check_at_least(1, config, "rl.members_per_micro_batch")
     if config.supervised.steps:
         _check_at_least(1, config, *(f"supervised.{name}" for name in WARM_UP_SECTIONS["supervised"]))
 
 
-def check_rule(config: Config, *, trains: bool) -> None:
-    """The sampling rule is a lawful one; a run that learns by reinforcement samples from a distribution.
-
-    The learner divides logits by the temperature, so 0, the most likely token, is for evaluation alone.
-    """
-    try:
-        rule = SamplingRule(**config.rule)
-    except (ValueError, TypeError) as error:  # TypeError: a value that is no number
-        raise ValueError(f"rule: {error}") from error
-    if trains and config.rl.steps and rule.temperature == 0:
-        raise ValueError(
-            "rule.temperature is 0, which takes the most likely token: there is nothing to learn from; give a number "
-            "> 0 (only rlagents.evaluate takes 0)."
-        )
-
-
-def check_passes(config: Config, decoder: DecoderConfig) -> None:
-    """The model can be run as ``passes`` says."""
-    try:
-        model_passes(decoder, 1.0, **config.passes)
-    except (ValueError, TypeError) as error:  # TypeError: a value that is no number
-        raise ValueError(f"passes: {error}") from error
-
-
-def check_compilation_cache(config: Config) -> None:
-    """``compilation_cache`` is a folder's name, or empty."""
+def check_compilation_cache(config: Config, workdir: Path) -> None:
+    """``compilation_cache`` is empty, or the name of a folder that is there or can be made."""
     folder = config.compilation_cache
     if not isinstance(folder, str):
-        raise ValueError(
-            f"compilation_cache is {folder!r}; give a folder, relative to the workdir or absolute, or '' to keep no "
-            "compiled programs."
-        )
+        raise ValueError(f"compilation_cache is {folder!r}; {_CACHE_WANTED}")
+    if not folder:
+        return
+    path = (workdir / folder).resolve()
+    there = next(part for part in (path, *path.parents) if part.exists())
+    if not there.is_dir():
+        raise ValueError(f"compilation_cache is {folder!r}, but {there} is no folder; {_CACHE_WANTED}")
+    if there != path and not os.access(there, os.W_OK | os.X_OK):
+        raise ValueError(f"compilation_cache is {folder!r}, but nothing can be made in {there}; {_CACHE_WANTED}")
 
 
 def check_division(config: Config, prompt_shards: int) -> None:
@@ -113,17 +100,28 @@ def check_division(config: Config, prompt_shards: int) -> None:
         _check_micro_batch("supervised", supervised, "supervised.prompts_per_step", whole, prompt_shards)
 
 
+def check_trace_buckets(config: Config) -> None:
+    """The warm-up's buckets are lengths; ``experiment_checks`` looks whether a demonstration fits them."""
+    for axis in ("prefix", "member", "turn"):
+        _largest(config, f"trace_buckets.{axis}_buckets")
+
+
 def check_buckets(config: Config, limits: Limits) -> None:
     """The longest trajectory that ``limits`` allow fits the largest buckets.
 
     ``prefix = prompt - 1 <= max_prompt_tokens - 1``: the prompt's last token is each member's own;
     ``member = 1 + response <= 1 + max_response_tokens``, and never more than ``sampler.max_member_tokens``;
     ``turns <= max_turns``. (Members whose messages differ hold more of the prompt; only their rollout shows how much.)
+    With ``buckets.share_prefix=False`` the prefix, too, is each member's own.
     """
     member = min(limits.max_response_tokens + 1, config.sampler.max_member_tokens)
+    of_member = "limits.max_response_tokens + 1, or sampler.max_member_tokens if that is less"
+    prefix, of_prefix = limits.max_prompt_tokens - 1, "limits.max_prompt_tokens - 1"
+    if not config.buckets.share_prefix:
+        member, of_member, prefix = member + prefix, f"{of_member}, and {of_prefix}", 0
     for name, longest, limit in (
-        ("prefix", limits.max_prompt_tokens - 1, "limits.max_prompt_tokens - 1"),
-        ("member", member, "limits.max_response_tokens + 1, or sampler.max_member_tokens if that is less"),
+        ("prefix", prefix, of_prefix),
+        ("member", member, of_member),
         ("turn", limits.max_turns, "limits.max_turns"),
     ):
         largest = _largest(config, f"buckets.{name}_buckets")
@@ -134,11 +132,18 @@ def check_buckets(config: Config, limits: Limits) -> None:
             )
 
 
+def check_split(name: str, size: int, prompt_shards: int) -> None:
+    """``size`` of them can be split over ``prompt_shards`` parts of the mesh."""
+    if size % prompt_shards:
+        raise ValueError(
+            f"{name} is {size}, which cannot be split over {prompt_shards} parts of the mesh (mesh.data x mesh.fsdp); "
+            f"give a multiple of {prompt_shards}."
+        )
+
+
 def _check_at_least(lowest: int, config: Config, *names: str) -> None:
     for name in names:
-        value = value_of(config, name)
-        if not _whole(value) or value < lowest:
-            raise ValueError(f"{name} is {value!r}; give a whole number >= {lowest}.")
+        check_whole(name, value_of(config, name), lowest)
 
 
 def _check_divides(name: str, part: int, whole_name: str, whole: int) -> None:
@@ -149,19 +154,15 @@ def _check_divides(name: str, part: int, whole_name: str, whole: int) -> None:
 def _check_micro_batch(section: str, options: Any, whole_name: str, whole: int, prompt_shards: int) -> None:
     name, size = f"{section}.prompts_per_micro_batch", options.prompts_per_micro_batch
     _check_divides(name, size, whole_name, whole)
-    if size % prompt_shards:
-        raise ValueError(
-            f"{name} is {size}, which cannot be split over {prompt_shards} parts of the mesh (mesh.data x mesh.fsdp); "
-            f"give a multiple of {prompt_shards}."
-        )
+    check_split(name, size, prompt_shards)
 
 
 def _largest(config: Config, name: str) -> int:
     buckets = value_of(config, name)
-    if not isinstance(buckets, (tuple, list)) or not buckets or not all(_whole(size) and size > 0 for size in buckets):
+    if (
+        not isinstance(buckets, (tuple, list))
+        or not buckets
+        or not all(is_whole(size) and size > 0 for size in buckets)
+    ):
         raise ValueError(f"{name} is {buckets!r}; give at least one length, each a whole number >= 1.")
     return max(buckets)
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)

@@ -36,7 +36,7 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
         "rollouts_ahead",
     ),
     "passes": (),
-    "buckets": ("prefix_buckets", "member_buckets", "turn_buckets"),
+    "buckets": ("prefix_buckets", "member_buckets", "turn_buckets", "share_prefix"),
     "evaluation": ("num_tasks", "samples_per_task", "every_steps", "limits"),
     "checkpoint": ("every_steps", "keep_last"),
 }

@@ -6,8 +6,10 @@ Every function raises ValueError with one line that names what is wrong; see ``c
 from rlagents.experiment import Config, Experiment
 from rlagents.facts import Task
 from rlagents.methods.base import Role
+from rlagents.rollouts.collate import collate
 from rlagents.rollouts.conditions import MemberMessages, Place, same_for_all
 from rlagents.rollouts.episodes import ENVIRONMENT_ERRORS
+from rlagents.rollouts.experts import expert_trajectory
 from rlagents.sampling.keys import Domain, StreamKey
 
 
@@ -54,6 +56,25 @@ def check_off_policy(config: Config, experiment: Experiment) -> None:
         f"no stage of the method ({', '.join(method.stage_names)}) makes up for it; add truncated_token_weights(2.0), "
         "or another stage of rlagents.methods.offpolicy, after the estimator, or set rl.rollouts_ahead=0."
     )
+
+
+def check_demonstrations(config: Config, experiment: Experiment) -> None:
+    """The first demonstration can be played, and fits the buckets of the warm-up; more of them, only it will show.
+
+    A first task whose environment fails is left to the warm-up.
+    """
+    task = experiment.train_stream(0)[0]
+    try:
+        demonstration = experiment.demonstrate(task, 0)
+        trace = expert_trajectory(experiment.environment, experiment.chat, task, demonstration, stream=0)
+    except ValueError as error:
+        raise ValueError(f"demonstrate of build(config): {error}") from error
+    except ENVIRONMENT_ERRORS:
+        return
+    try:
+        collate([[trace]], pad_prompts_to=1, **config.trace_buckets)
+    except ValueError as error:
+        raise ValueError(f"trace_buckets: of the demonstration of task {task.id!r}, {error}") from error
 
 
 def check_member_messages(config: Config, experiment: Experiment, *, trains: bool) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
-from rlagents import config_checks, config_sections, experiment_checks, models, sharding
+from rlagents import config_checks, config_sections, experiment_checks, models, section_checks, sharding
 from rlagents.data.streams import PromptStream
 from rlagents.environments.base import Environment
 from rlagents.evaluation import Evaluation, evaluate
@@ -154,15 +154,15 @@ def assemble(config: Config, experiment: Experiment, *, trains: bool = True) -> 
     A trajectory has as many turns as its limits and the environment both allow. ``trains`` is False for a program that
     only evaluates: what training alone needs is then not checked.
 
-    Raises ValueError for a config or experiment that no run would get through (see ``config_checks`` and
-    ``experiment_checks``), a mesh that the devices or the
-    model do not fit, an environment that tool workers cannot load.
+    Raises ValueError for a config or experiment that no run would get through (see ``config_checks``,
+    ``section_checks`` and ``experiment_checks``), a mesh that the devices or the model do not fit, an environment that
+    tool workers cannot load.
     """
     config_sections.check_sections(config)
     config_checks.check_counts(config)
-    config_checks.check_rule(config, trains=trains)
-    config_checks.check_passes(config, experiment.decoder)
-    config_checks.check_compilation_cache(config)
+    section_checks.check_rule(config, trains=trains)
+    section_checks.check_passes(config, experiment.decoder)
+    section_checks.check_workers(config)
     limits = _limits("limits", config.limits, experiment.environment)
     evaluation_limits = _limits("evaluation.limits", config.evaluation.limits, experiment.environment)
     mesh = sharding.make_mesh(**config.mesh)
@@ -177,12 +177,17 @@ def assemble(config: Config, experiment: Experiment, *, trains: bool = True) -> 
         },
         mesh,
     )
+    section_checks.check_sampler(config, sharding.prompt_shards(mesh), trains=trains)
     if trains:
         config_checks.check_division(config, sharding.prompt_shards(mesh))
+        if config.supervised.steps:
+            config_checks.check_trace_buckets(config)
         if config.rl.steps:
             config_checks.check_buckets(config, limits)
             experiment_checks.check_off_policy(config, experiment)
     experiment_checks.check_tasks(config, experiment, trains=trains)
+    if trains and config.supervised.steps:
+        experiment_checks.check_demonstrations(config, experiment)
     experiment_checks.check_member_messages(config, experiment, trains=trains)
     return Machinery(
         config=config,

@@ -3,13 +3,14 @@
 Nothing here changes a result. Each way of sparing time or memory is switched off by 0, one by one.
 """
 
-import math
 from functools import partial
 from typing import Any
 
+import jax
 from jaxtyping import Array
 
 from rlagents import models
+from rlagents.argument_checks import check_above, check_number, check_whole
 from rlagents.learner import Passes, fused_loss, member_slices, whole_groups
 from rlagents.learner.fused import Body
 from rlagents.learner.passes import Loss, Scores
@@ -49,7 +50,8 @@ def model_passes(
         attention gathered (``models.remat``); 0 computes the rest again.
 
     Raises:
-      ValueError: a number of tokens, logits or memory below 0, or no token for the head.
+      ValueError: a number of tokens, logits or members that is no whole number, or too small; memory that is no finite
+        number >= 0; a temperature that is no finite number > 0, as far as it is no array.
     """
     for name, tokens, least in (
         ("loss_chunk_tokens", loss_chunk_tokens, 0),
@@ -57,10 +59,12 @@ def model_passes(
         ("layer_chunk_tokens", layer_chunk_tokens, 0),
         ("attention_chunk_logits", attention_chunk_logits, 0),
     ):
-        if tokens != int(tokens) or tokens < least:
-            raise ValueError(f"{name} is {tokens!r}; give a whole number >= {least}")
-    if not 0 <= activation_gigabytes < math.inf:
-        raise ValueError(f"activation_gigabytes is {activation_gigabytes!r}; give a number >= 0")
+        check_whole(name, tokens, least)
+    check_number("activation_gigabytes", activation_gigabytes, 0)
+    if members_per_micro_batch is not None:
+        check_whole("members_per_micro_batch", members_per_micro_batch, 1)
+    if not isinstance(temperature, jax.Array):  # of an array, the value may not be known here
+        check_above("temperature", temperature, 0)
 
     backend = blockwise(attention_chunk_logits) if attention_chunk_logits else dense
 

@@ -29,6 +29,7 @@ from rlagents.rollouts.ahead import RolloutsAhead
 from rlagents.rollouts.driver import Rollout
 from rlagents.rollouts.members import TurnSampler
 from rlagents.rollouts.stored import from_document, to_document
+from rlagents.sampling import SamplingRule
 from rlagents.step_log import Line, StepLog, rollout_values
 from rlagents.timing import OneStepLate, PhaseTimer
 from rlagents.types import Params
@@ -129,7 +130,7 @@ def reinforce(machinery: Machinery, workdir: Path, params: Params, timer: PhaseT
         make_learner = functools.partial(learner.make_packed_learner, **lengths)
     learn = make_learner(
         method,
-        machinery.passes(config.rule.temperature, options.members_per_micro_batch),
+        machinery.passes(SamplingRule(**config.rule).recorded_temperature, options.members_per_micro_batch),
         optimizer,
         shardings,
         prompts_per_micro_batch=options.prompts_per_micro_batch,

@@ -6,12 +6,13 @@ import subprocess
 import sys
 from unittest import mock
 
+import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
 from experiments.quickstart import procedural
 from experiments.rc_grpo import bfcl
-from rlagents import config_checks, config_sections, machinery
+from rlagents import config_checks, config_sections, machinery, section_checks
 from rlagents.command_line import _explained
 from rlagents.experiment import load_experiment
 from rlagents.methods import (
@@ -30,6 +31,7 @@ from rlagents.methods import (
 from rlagents.rollouts.conditions import fixed, reward_goal, stratified
 from rlagents.rollouts.members import Limits
 from rlagents.workdir import claim_workdir
+from tests.refusing import changed, refusal
 from tests.test_train import CONFIG_FILE, ROOT, small_config
 
 # One device, however many the tests run on.
@@ -46,39 +48,29 @@ def experiment():
     return procedural.build(small_config())
 
 
-def refusal(config, experiment, **options):
-    with pytest.raises(ValueError) as caught:  # noqa: PT011  the text is what the tests look at
-        machinery.assemble(config, experiment, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
-def changed(values):
-    config = small_config()
-    with config.ignore_type():
-        config.update_from_flattened_dict(values)
-    return config
-
-
 BAD_VALUES = [
+    ({"sampler.decode_rows": 17}, "sampler.decode_rows=17 is more than num_rows=16; give at most 16."),
+    ({"sampler.extend_rows": 17}, "sampler.extend_rows=17 is more than num_rows=16"),
+    ({"sampler.prefill_groups": 9}, "sampler.prefill_groups=9 is more than num_groups=8"),
+    ({"sampler.num_groups": 12}, "sampler.num_groups is 12, which cannot be split over 8 parts of the mesh"),
+    ({"sampler.num_rows": 20}, "sampler.num_rows is 20, which cannot be split over 8 parts of the mesh"),
+    ({"rl.group_size": 17}, "rl.group_size is 17, but sampler.num_rows is 16, so that no group ever fits"),
+    ({"evaluation.samples_per_task": 17}, "evaluation.samples_per_task is 17, but sampler.num_rows is 16"),
+    ({"trace_buckets.member_buckets": (2,)}, "trace_buckets: of the demonstration of task 'procedural-train"),
     ({"rl.group_size": 0}, "rl.group_size is 0"),
     ({"rl.prompts_per_step": 8.0}, "rl.prompts_per_step is 8.0; give a whole number"),
     ({"rl.steps": -1}, "rl.steps is -1"),
     ({"rl.max_draws": 0}, "rl.max_draws is 0; give a whole number >= 1"),
     ({"rl.stop_early": "no"}, "rl.stop_early is 'no'; give True or False"),
+    ({"buckets.share_prefix": "no"}, "buckets.share_prefix is 'no'; give True or False"),
+    ({"buckets.share_prefix": False}, "the largest of buckets.member_buckets is .*, but a rollout may need"),
     ({"rl.rollouts_ahead": 2}, "rl.rollouts_ahead is 2; give 0 (every batch is sampled with the weights that learn"),
     ({"rl.rollouts_ahead": True}, "rl.rollouts_ahead is True; give 0"),
-    ({"compilation_cache": 3}, "compilation_cache is 3; give a folder"),
     *[
         ({"rl.over_sample": value}, f"rl.over_sample is {value!r}; give a number >= 1")
-        for value in (0.5, "2", float("inf"), float("nan"))
+        for value in (0.5, "2", float("inf"), float("nan"), True, 1e30, 10**400)
     ],
     ({"rl.pack_micro_batches": 1}, "rl.pack_micro_batches is 1; give True"),
-    ({"passes.loss_chunk_tokens": -1}, "passes: loss_chunk_tokens is -1; give a whole number >= 0"),
-    ({"passes.head_chunk_tokens": 0}, "passes: head_chunk_tokens is 0; give a whole number >= 1"),
-    ({"passes.layer_chunk_tokens": 0.5}, "passes: layer_chunk_tokens is 0.5; give a whole number >= 0"),
-    ({"passes.layer_chunk_tokens": "all"}, "passes: invalid literal"),
-    ({"passes.activation_gigabytes": float("nan")}, "passes: activation_gigabytes is nan; give a number >= 0"),
     ({"supervised.steps": -1}, "supervised.steps is -1"),
     ({"supervised.traces": 0}, "supervised.traces is 0"),
     ({"evaluation.samples_per_task": 0}, "evaluation.samples_per_task is 0"),
@@ -92,19 +84,18 @@ BAD_VALUES = [
     ({"rl.members_per_micro_batch": 0}, "rl.members_per_micro_batch is 0"),
     ({"rl.group_size": 4, "rl.members_per_micro_batch": 3}, "rl.members_per_micro_batch is 3, which does not divide"),
     ({"supervised.prompts_per_micro_batch": 3}, "supervised.prompts_per_micro_batch is 3, which does not divide"),
-    ({"rule.temperature": -0.5}, "rule: temperature is -0.5"),
+    ({"rule.temperature": -0.5}, "rule.temperature is -0.5"),
     ({"rule.temperature": 0.0}, "rule.temperature is 0, which takes the most likely token"),
     ({"buckets.member_buckets": (32, 63)}, "buckets.member_buckets is 63, but a rollout may need 64"),
     ({"buckets.prefix_buckets": (110,)}, "buckets.prefix_buckets is 110, but a rollout may need 111"),
     ({"buckets.turn_buckets": (3,)}, "buckets.turn_buckets is 3, but a rollout may need 4"),
     ({"buckets.turn_buckets": ()}, "buckets.turn_buckets is ()"),
-    ({"limits.max_turns": 0}, "limits: max_turns is 0"),
     ({"seed": -1}, "seed is -1"),
     ({"seed": 2**32}, "seed is 4294967296"),
 ]
 
 
-@pytest.mark.parametrize(("values", "said"), BAD_VALUES, ids=[said for _, said in BAD_VALUES])
+@pytest.mark.parametrize(("values", "said"), BAD_VALUES, ids=[said[:60] for _, said in BAD_VALUES])
 def test_bad_values_are_refused(values, said, experiment, no_workers):
     assert said in refusal(changed(values), experiment)
 
@@ -116,7 +107,11 @@ def test_bad_values_are_refused(values, said, experiment, no_workers):
         {"rl.steps": 0, "rule.temperature": 0.0},
         {"rl.group_size": 4, "rl.members_per_micro_batch": 2},
         {"rl.over_sample": 3, "rl.max_draws": 5},
-        {"compilation_cache": ""},
+        {"sampler.extend_rows": None, "sampler.block_steps": np.int64(4)},
+        {"rl.steps": 0, "rl.group_size": 17},
+        {"rule.top_k": 5, "rule.top_p": 1},
+        {"passes.activation_gigabytes": np.float32(0.5), "rl.over_sample": 100},
+        {"supervised.steps": 0, "trace_buckets.member_buckets": ()},
         {"rl.pack_micro_batches": True},
         # The sampler has no room for more.
         {"limits.max_response_tokens": 500},
@@ -138,14 +133,18 @@ def test_several_processes_pack_no_micro_batches(experiment, no_workers, monkeyp
 def test_evaluation_alone_may_take_the_most_likely_token(experiment, no_workers):
     config = changed({"rule.temperature": 0.0, "buckets.turn_buckets": (1,)})
     machinery.assemble(config, experiment, trains=False).close()
-    assert "rule: temperature is -1" in refusal(changed({"rule.temperature": -1.0}), experiment, trains=False)
+    assert "rule.temperature is -1" in refusal(changed({"rule.temperature": -1.0}), experiment, trains=False)
 
 
 @pytest.mark.parametrize("config", [procedural.get_config(), bfcl.get_config()], ids=["quickstart", "rc_grpo"])
 def test_the_shipped_configs_pass(config):
     config_sections.check_sections(config)
     config_checks.check_counts(config)
-    config_checks.check_rule(config, trains=True)
+    section_checks.check_rule(config, trains=True)
+    section_checks.check_workers(config)
+    section_checks.check_sampler(config, prompt_shards=1, trains=True)
+    if config.supervised.steps:
+        config_checks.check_trace_buckets(config)
     config_checks.check_division(config, prompt_shards=1)
     config_checks.check_buckets(config, Limits(**config.limits))
 
@@ -257,7 +256,8 @@ def test_an_environment_of_the_config_file_is_refused(experiment, tmp_path):
         "class Mine(BfclEnvironment): pass\n"
         "def build(config): return Mine()\n"
     )
-    said = refusal(small_config(), dataclasses.replace(experiment, environment=load_experiment(file, None)))
+    other = dataclasses.replace(experiment, environment=load_experiment(file, None))
+    said = refusal(changed({"supervised.steps": 0}), other)
     assert "class Mine is defined in the config file" in said
     assert str(file) in said
     assert "importable module that does not import jax" in said
@@ -279,7 +279,8 @@ class LoadsNowhere(type(procedural.procedural_environment())):
     ],
 )
 def test_an_environment_that_workers_cannot_load_is_refused_in_a_line(make, said, experiment):
-    assert said in refusal(small_config(), dataclasses.replace(experiment, environment=make()))
+    other = dataclasses.replace(experiment, environment=make())
+    assert said in refusal(changed({"supervised.steps": 0}), other)
 
 
 def test_a_key_that_build_asks_for_is_named(tmp_path):

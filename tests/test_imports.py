@@ -13,6 +13,7 @@ PACKAGE = ROOT / "rlagents"
 MAY_IMPORT = {
     # What each part may take from the package beside itself. A part that is not listed is a program: it may take
     # anything, and nobody listed may take it.
+    "argument_checks": set(),
     "facts": set(),
     "types": set(),
     "numerics": {"types"},
@@ -23,10 +24,10 @@ MAY_IMPORT = {
     "checkpoints": {"types", "learner", "sharding"},
     "metrics": {"types"},
     "models": {"types", "sharding", "row_chunks"},
-    "sampling": {"types", "sharding", "models"},
+    "sampling": {"argument_checks", "types", "sharding", "models"},
     "environments": {"facts", "tools"},
     "tools": {"facts", "environments"},
-    "rollouts": {"facts", "types", "sampling", "models", "environments", "tools"},
+    "rollouts": {"argument_checks", "facts", "types", "sampling", "models", "environments", "tools"},
     "data": {"facts", "types"},
 }
 

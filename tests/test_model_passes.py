@@ -249,3 +249,23 @@ def test_what_memory_is_asked_for_is_what_the_backward_pass_finds_kept(config):
     assert remat_within(config, positions, gigabytes=(more - 1) / 1e9) is SAVE_ATTENTION
     with activations_over(make_mesh(data=2, fsdp=1, tensor=1, devices=jax.devices()[:2])):
         assert remat_within(config, positions, gigabytes=more / 2e9) is SAVE_PRODUCTS
+
+
+@pytest.mark.parametrize(
+    "temperature", [0, -1.0, float("nan"), float("inf"), 10**400, True, "1", None], ids=lambda value: repr(value)[:9]
+)
+def test_logits_are_divided_by_a_number_above_0(temperature):
+    with pytest.raises(ValueError, match=f"^temperature is {temperature!r}; give a number > 0"):
+        model_passes(QWEN2, temperature)
+
+
+@pytest.mark.parametrize("members", [0, 1.0, True, "all"])
+def test_members_at_once_are_a_whole_number(members):
+    with pytest.raises(ValueError, match=f"^members_per_micro_batch is {members!r}; give a whole number >= 1"):
+        model_passes(QWEN2, 1.0, members_per_micro_batch=members)
+
+
+def test_a_temperature_may_be_of_numpy_or_an_array_of_unknown_value():
+    for temperature in (np.float32(0.5), jnp.asarray(0.5)):
+        model_passes(QWEN2, temperature)
+    jax.eval_shape(lambda temperature: (model_passes(QWEN2, temperature), temperature)[1], jnp.asarray(0.5))

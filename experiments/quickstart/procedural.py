@@ -67,6 +67,7 @@ def get_config() -> ConfigDict:
                 "block_steps": 16,
                 # On a CPU the host works on the cores that decode: nothing is gained by sending blocks ahead.
                 "blocks_in_flight": 1,
+                "share_prefix": True,
             },
             "supervised": {
                 "steps": 600,
@@ -92,7 +93,7 @@ def get_config() -> ConfigDict:
                 "epochs": 1,
                 # Member buckets of 40, 80 and 128 spare a third of the positions; 36 steps do not repay compiling.
                 "pack_micro_batches": False,
-                "members_per_micro_batch": config_dict.placeholder(int),
+                "members_per_micro_batch": config_dict.placeholder(object),  # int would refuse None on the command line
                 "over_sample": 1.0,
                 "max_draws": 1,
                 "stop_early": True,
@@ -105,9 +106,15 @@ def get_config() -> ConfigDict:
                 "loss_chunk_tokens": 256,
                 "head_chunk_tokens": 256,
                 "layer_chunk_tokens": 1536,
+                "attention_chunk_logits": 2**20,
                 "activation_gigabytes": 0.0,
             },
-            "buckets": {"prefix_buckets": (112,), "member_buckets": (128,), "turn_buckets": (14,)},
+            "buckets": {
+                "prefix_buckets": (112,),
+                "member_buckets": (128,),
+                "turn_buckets": (14,),
+                "share_prefix": True,
+            },
             "method": {"kl_coefficient": 0.0},
             "evaluation": {
                 "num_tasks": 216,

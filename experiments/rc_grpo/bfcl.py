@@ -46,6 +46,7 @@ def smollm2_135m() -> ConfigDict:
                 "block_steps": 16,
                 # On a CPU the host works on the cores that decode: nothing is gained by sending blocks ahead.
                 "blocks_in_flight": 1,
+                "share_prefix": True,
             },
             "supervised": {"steps": 0},
             "rl": {
@@ -53,7 +54,7 @@ def smollm2_135m() -> ConfigDict:
                 "prompts_per_step": 2,
                 "group_size": 4,
                 "prompts_per_micro_batch": 1,
-                "members_per_micro_batch": config_dict.placeholder(int),
+                "members_per_micro_batch": config_dict.placeholder(object),
                 "updates_per_batch": 1,
                 "epochs": 1,
                 "pack_micro_batches": True,
@@ -68,9 +69,15 @@ def smollm2_135m() -> ConfigDict:
                 "loss_chunk_tokens": 256,
                 "head_chunk_tokens": 256,
                 "layer_chunk_tokens": 1536,
+                "attention_chunk_logits": 2**20,
                 "activation_gigabytes": 0.0,
             },
-            "buckets": {"prefix_buckets": (1664, 2432), "member_buckets": (320, 640), "turn_buckets": (6,)},
+            "buckets": {
+                "prefix_buckets": (1664, 2432),
+                "member_buckets": (320, 640),
+                "turn_buckets": (6,),
+                "share_prefix": True,
+            },
             # RC-GRPO, Table 10: clip 0.2, beta 0.1.
             "method": {"clip_low": 0.2, "clip_high": 0.2, "kl_coefficient": 0.1},
             "evaluation": {

@@ -86,7 +86,7 @@ def _statistics(z: Float[Array, "n v"], targets: Int[Array, " n"]) -> tuple[Arra
 def _backward(chunk, saved, cotangents):
     hidden, head, targets, temperature, entropy, kept = saved
     through_entropy = not isinstance(cotangents[1], SymbolicZero)
-    cotangents = tuple(jnp.zeros(x.shape, x.dtype) if isinstance(x, SymbolicZero) else x for x in cotangents)
+    cotangents = [jnp.zeros_like(entropy) if isinstance(x, SymbolicZero) else x for x in cotangents]
     length = hidden.shape[-2]
 
     def gradients(h, z, weights, total, y, entropy, d_log_prob, d_entropy):
@@ -122,7 +122,7 @@ def _backward(chunk, saved, cotangents):
 
 
 def _rule(hidden, head, targets, temperature, chunk):
-    return _forward(*(x.value for x in (hidden, head, targets, temperature)), chunk)
+    return _forward(hidden.value, head.value, targets.value, temperature.value, chunk)
 
 
 _chunked.defvjp(_rule, _backward, symbolic_zeros=True)

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rlagents.argument_checks import check_whole, is_number, is_whole
+
 
 def buckets_for(lengths: Sequence[int], count: int, *, multiple_of: int = 1) -> tuple[int, ...]:
     """Return at most ``count`` buckets that waste the fewest positions on ``lengths``, in ascending order.
@@ -30,12 +32,14 @@ def buckets_for(lengths: Sequence[int], count: int, *, multiple_of: int = 1) -> 
       multiple_of: divides every bucket; a hardware's tile, say.
 
     Raises:
-      ValueError: no lengths, or one below 0; ``count`` or ``multiple_of`` below 1.
+      ValueError: no lengths, or one that is no whole number from 0 on; ``count`` or ``multiple_of`` is none from 1 on.
     """
-    _check_positive(count=count, multiple_of=multiple_of)
-    if not len(lengths) or min(lengths) < 0:
-        found = "no lengths" if not len(lengths) else f"a length of {min(lengths)}"
-        raise ValueError(f"found {found}; give at least one length, each 0 or more.")
+    check_whole("count", count, 1)
+    check_whole("multiple_of", multiple_of, 1)
+    unfit = [f"a length of {length!r}" for length in lengths if not is_whole(length) or length < 0]
+    if unfit or not len(lengths):
+        found = unfit[0] if unfit else "no lengths"
+        raise ValueError(f"found {found}; give at least one length, each a whole number >= 0.")
     # Some best bucket set has only these: any other bucket can be lowered to the next of them.
     sizes, occurrences = np.unique(_rounded_up(np.asarray(lengths), multiple_of), return_counts=True)
     held = np.concatenate([[0], np.cumsum(occurrences)])
@@ -71,10 +75,12 @@ def buckets_within(longest: int, most_waste: float, *, multiple_of: int = 1) -> 
       multiple_of: divides every bucket.
 
     Raises:
-      ValueError: ``longest`` or ``multiple_of`` below 1; ``most_waste`` outside ``(0, 1)``.
+      ValueError: ``longest`` or ``multiple_of`` is no whole number from 1 on; ``most_waste`` is none in
+        ``(0, 1)``.
     """
-    _check_positive(longest=longest, multiple_of=multiple_of)
-    if not 0 < most_waste < 1:
+    check_whole("longest", longest, 1)
+    check_whole("multiple_of", multiple_of, 1)
+    if not is_number(most_waste) or not 0 < most_waste < 1:
         raise ValueError(
             f"most_waste is {most_waste!r}; give the share of a bucket that may be empty, above 0, below 1."
         )
@@ -90,9 +96,3 @@ def buckets_within(longest: int, most_waste: float, *, multiple_of: int = 1) -> 
 def _rounded_up(lengths: np.ndarray, multiple_of: int) -> np.ndarray:
     """The smallest multiples that hold the lengths; a bucket for nothing at all still has a position."""
     return np.maximum(-(-lengths // multiple_of), 1) * multiple_of
-
-
-def _check_positive(**values: int) -> None:
-    for name, value in values.items():
-        if value < 1:
-            raise ValueError(f"{name} is {value!r}; give a whole number >= 1.")

@@ -166,7 +166,7 @@ def _bucket(what: str, length: int, buckets: Sequence[int]) -> int:
     if not fitting:
         raise ValueError(
             f"the longest {what} is {length}, which none of {what}_buckets {sorted(buckets)} holds; give a larger "
-            "bucket, or lower the rollout's limits."
+            "bucket, or let nothing grow so long (rollouts by their limits, demonstrations by their texts)."
         )
     return min(fitting)
 

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from rlagents.argument_checks import is_whole
 from rlagents.sampling.device import Block, BlockInFlight, Device
 from rlagents.sampling.progress import Progress
 from rlagents.sampling.rows import Table
@@ -22,6 +23,14 @@ class _Flight(NamedTuple):
     """Whose tokens it samples: a row may have another turn, or be another member's, by the time they are read."""
 
 
+def check_blocks_in_flight(blocks_in_flight: int) -> None:
+    """Raise ValueError unless it is 1 or 2."""
+    if not is_whole(blocks_in_flight) or blocks_in_flight not in (1, 2):
+        raise ValueError(
+            f"blocks_in_flight is {blocks_in_flight!r}; give 2, or 1 to read each block before the next is sent."
+        )
+
+
 class Pipeline:
     """The turns in progress and the blocks in flight.
 
@@ -29,16 +38,9 @@ class Pipeline:
       device: decodes.
       table: rows.
       blocks_in_flight: 1 reads each block before the next is sent, 2 reads it after.
-
-    Raises:
-      ValueError: another number of blocks.
     """
 
     def __init__(self, device: Device, table: Table, blocks_in_flight: int):
-        if blocks_in_flight not in (1, 2):
-            raise ValueError(
-                f"blocks_in_flight is {blocks_in_flight}; give 2, or 1 to read each block before the next is sent"
-            )
         self._device, self._table, self._limit = device, table, blocks_in_flight
         self._turns: dict[int, Progress] = {}  # in the order of their requests
         self._flights: deque[_Flight] = deque()

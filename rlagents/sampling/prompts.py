@@ -25,3 +25,10 @@ def split_prompts(prompts: Sequence[Sequence[int]], *, share: bool = True) -> tu
         common += 1
     shared = max(common - 1, 0) if share else 0
     return list(prompts[0][:shared]), [list(prompt[shared:]) for prompt in prompts]
+
+
+def check_ids(token_ids: Sequence[int], what: str, vocab_size: int) -> None:
+    """Raise ValueError for an id outside the vocabulary."""
+    for token in token_ids:
+        if not 0 <= token < vocab_size:
+            raise ValueError(f"{what}: token id {token} is outside the vocabulary [0, {vocab_size})")

@@ -85,14 +85,15 @@ def _keep_nucleus(rule: SamplingRule, scaled: Float[Array, "d v"]) -> Float[Arra
 
     The level is found bit by bit, by 32 sums over the vocabulary, in a fraction of the time of sorting it.
     """
-    if rule.top_p is None or rule.top_p == 1:
+    top_p = rule.top_p
+    if top_p is None or top_p == 1:
         return scaled
     probability, level = jax.nn.softmax(scaled, axis=-1), _ordered(scaled)
 
     def halve(_: int, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bounds  # From low on, top_p is reached; from high on, it is not.
         middle = (low & high) + ((low ^ high) >> 1)
-        reached = jnp.sum(jnp.where(level >= middle, probability, 0.0), axis=-1, keepdims=True) >= rule.top_p
+        reached = jnp.sum(jnp.where(level >= middle, probability, 0.0), axis=-1, keepdims=True) >= top_p
         return jnp.where(reached, middle, low), jnp.where(reached, high, middle)
 
     most_likely = jnp.max(level, axis=-1, keepdims=True)

@@ -22,11 +22,12 @@ from rlagents.models.config import DecoderConfig
 from rlagents.sampling.device import Device
 from rlagents.sampling.generate import generate
 from rlagents.sampling.keys import Domain, StreamKey
-from rlagents.sampling.pipeline import Pipeline
+from rlagents.sampling.pipeline import Pipeline, check_blocks_in_flight
 from rlagents.sampling.progress import Ending, Progress
+from rlagents.sampling.prompts import check_ids
 from rlagents.sampling.rows import GroupHandle, Table
 from rlagents.sampling.rule import SamplingRule
-from rlagents.sampling.sizes import Sizes
+from rlagents.sampling.sizes import sizes_of
 from rlagents.sampling.stops import DecodeText
 from rlagents.sampling.turns import StopReason, Turn
 from rlagents.sharding import single_device_mesh
@@ -45,7 +46,7 @@ class Sampler:
       num_groups: groups open at once; each holds one prefix slot.
       num_rows: members open at once.
       decode_rows: members decoded at once; may be fewer than ``num_rows``, since those that wait for tools need none.
-      max_prefix_tokens: room for a group's shared prefix; 0 shares nothing.
+      max_prefix_tokens: room for a group's shared prefix.
       max_member_tokens: room for a member's own tokens: its part of the prompt, observations and model turns.
       extend_rows: rows that given tokens are fed to at once; None means up to 16.
       extend_chunk_tokens: given tokens that are fed to a row at once.
@@ -54,14 +55,15 @@ class Sampler:
       block_steps: tokens decoded between two looks of the host.
       blocks_in_flight: 2 sends the next block before the host looks at the one under way, 1 afterwards; the tokens are
         the same (:mod:`rlagents.sampling.pipeline`).
+      share_prefix: False gives every member its whole prompt, as does ``max_prefix_tokens`` 0; the tokens are the same.
       rule: temperature and truncation.
       mesh: devices to spread over (``rlagents.sharding``); None is the first local one. Slots and rows must divide
         over ``data x fsdp``.
       version: of ``params``.
 
     Raises:
-      ValueError: sizes below 1, more rows decoded than there are, a stop id outside the vocabulary, an empty stop
-        string.
+      ValueError: sizes that are no whole numbers from 1 on, more rows decoded than there are, another number of blocks
+        in flight than 1 and 2, a stop id outside the vocabulary, an empty stop string.
     """
 
     def __init__(
@@ -83,19 +85,22 @@ class Sampler:
         largest_group: int = 1,
         block_steps: int = 16,
         blocks_in_flight: int = 2,
+        share_prefix: bool = True,
         rule: SamplingRule = SamplingRule(),  # noqa: B008 (frozen)
         mesh: Mesh | None = None,
         version: int = 0,
     ):
         self._vocab_size = config.vocab_size
-        self._check_ids(stop_token_ids, "stop_token_ids")
+        check_ids(stop_token_ids, "stop_token_ids", config.vocab_size)
         if "" in stop_strings:
             raise ValueError("a stop string is empty, which every text holds; remove it")
-        sizes = Sizes(
+        check_blocks_in_flight(blocks_in_flight)
+        max_prefix_tokens = max_prefix_tokens if share_prefix else 0
+        sizes = sizes_of(
             num_groups=num_groups,
             num_rows=num_rows,
             decode_rows=decode_rows,
-            extend_rows=min(num_rows, 16) if extend_rows is None else extend_rows,
+            extend_rows=extend_rows,
             prefill_groups=prefill_groups,
             max_prefix_tokens=max_prefix_tokens,
             max_member_tokens=max_member_tokens,
@@ -152,7 +157,7 @@ class Sampler:
             if not 0 <= part < 2**32:
                 raise ValueError(f"key material {name}={part} is outside [0, 2**32)")
         for member, prompt in enumerate(prompts):
-            self._check_ids(prompt, f"the prompt of member {member}")
+            check_ids(prompt, f"the prompt of member {member}", self._vocab_size)
         handle = self._table.open([[int(token) for token in prompt] for prompt in prompts], keys)
         self._device.expect_group(len(handle.rows))
         self._unfilled[handle.slot] = self._table.prefixes[handle.slot]
@@ -176,7 +181,7 @@ class Sampler:
           RuntimeError: the row is closed or busy with a turn.
         """
         held = self._table.idle(row)
-        self._check_ids(token_ids, f"the tokens for row {row}")
+        check_ids(token_ids, f"the tokens for row {row}", self._vocab_size)
         if len(token_ids) > self.room(row):
             raise ValueError(
                 f"{len(token_ids)} tokens for row {row}, which has room for {self.room(row)} (max_member_tokens "
@@ -252,8 +257,3 @@ class Sampler:
         if ending.kept < len(turn.token_ids):
             row.go_back(len(turn.token_ids) - ending.kept, token_ids[-1])
         return Turn(number, token_ids, log_probs, ending.reason, ending.text, self._version)
-
-    def _check_ids(self, token_ids: Sequence[int], what: str) -> None:
-        for token in token_ids:
-            if not 0 <= token < self._vocab_size:
-                raise ValueError(f"{what}: token id {token} is outside the vocabulary [0, {self._vocab_size})")

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from rlagents.argument_checks import check_whole
 from rlagents.sampling.state import Window
 
 
@@ -21,12 +22,11 @@ class Sizes:
 
     def __post_init__(self):
         for name, size in dataclasses.asdict(self).items():
-            lowest = 0 if name == "max_prefix_tokens" else 1
-            if size < lowest:
-                raise ValueError(f"{name} is {size}; give a whole number >= {lowest}")
+            check_whole(name, size, lowest=0 if name == "max_prefix_tokens" else 1)
         for name, whole in (("decode_rows", "num_rows"), ("extend_rows", "num_rows"), ("prefill_groups", "num_groups")):
-            if getattr(self, name) > getattr(self, whole):
-                raise ValueError(f"{name}={getattr(self, name)} is more than {whole}={getattr(self, whole)}")
+            part, most = getattr(self, name), getattr(self, whole)
+            if part > most:
+                raise ValueError(f"{name}={part} is more than {whole}={most}; give at most {most}.")
 
     def prefill_tokens(self, length: int) -> int:
         """Shape that a prefix of ``length`` tokens is computed at."""
@@ -42,6 +42,13 @@ class Sizes:
             _halved(prefix, prefix_tokens, lowest=max(64, -(-prefix // 2))),
             min(own, quarter * -(-enough // quarter)),
         )
+
+
+def sizes_of(*, num_rows: int, extend_rows: int | None, **others: int) -> Sizes:
+    """Sizes as they are asked of a sampler: None for ``extend_rows`` is up to 16. Raises ValueError as ``Sizes``."""
+    check_whole("num_rows", num_rows, 1)
+    fed = min(num_rows, 16) if extend_rows is None else extend_rows
+    return Sizes(num_rows=num_rows, extend_rows=fed, **others)
 
 
 def _halved(size: int, enough: int, lowest: int) -> int:

@@ -69,6 +69,19 @@ def test_a_thousand_lengths_are_quick():
     [
         (lambda: buckets_for([], 1), "found no lengths; give at least one"),
         (lambda: buckets_for([3, -1], 1), "found a length of -1"),
+        (lambda: buckets_for([3, 1.5], 1), "found a length of 1.5; give at least one length, each a whole number"),
+        (lambda: buckets_for(np.array([3.0]), 1), "found a length of "),
+        (lambda: buckets_for([True], 1), "found a length of True"),
+        (lambda: buckets_for("ab", 1), "found a length of 'a'"),
+        *[
+            (lambda count=count: buckets_for([3], count), f"count is {count!r}; give a whole number >= 1")
+            for count in (True, 2.5, float("nan"), "2", None)
+        ],
+        (lambda: buckets_for([3], 1, multiple_of=1.5), "multiple_of is 1.5; give a whole number"),
+        (lambda: buckets_within(10.7, 0.5), "longest is 10.7; give a whole number"),
+        (lambda: buckets_within("8", 0.5), "longest is '8'"),
+        (lambda: buckets_within(8, "0.5"), "most_waste is '0.5'; give the share"),
+        (lambda: buckets_within(8, 0.5, multiple_of=float("nan")), "multiple_of is nan"),
         (lambda: buckets_for([3], 0), "count is 0; give a whole number >= 1"),
         (lambda: buckets_for([3], 1, multiple_of=0), "multiple_of is 0"),
         (lambda: buckets_within(0, 0.5), "longest is 0"),

@@ -141,11 +141,15 @@ def test_a_group_that_does_not_fit_now_is_refused_and_fits_later(sampler):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"decode_rows": 7}, "decode_rows=7 is more than num_rows=6"),
+        ({"decode_rows": 7}, "decode_rows=7 is more than num_rows=6; give at most 6"),
         ({"extend_rows": 7}, "extend_rows=7 is more than num_rows=6"),
         ({"prefill_groups": 3}, "prefill_groups=3 is more than num_groups=2"),
         ({"num_groups": 0}, "num_groups is 0"),
         ({"block_steps": 0}, "block_steps is 0"),
+        ({"num_rows": "abc"}, "num_rows is 'abc'; give a whole number >= 1"),
+        ({"extend_rows": 2.0}, "extend_rows is 2.0; give a whole number >= 1"),
+        ({"max_member_tokens": True}, "max_member_tokens is True"),
+        ({"decode_rows": float("nan")}, "decode_rows is nan"),
         ({"max_prefix_tokens": -1}, "max_prefix_tokens is -1"),
         ({"stop_token_ids": (29,)}, "stop_token_ids: token id 29"),
         ({"stop_strings": ("a", "")}, "stop string is empty"),

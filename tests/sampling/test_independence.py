@@ -50,8 +50,9 @@ def test_used_slots_give_what_fresh_ones_give(expected):
 
 
 def test_sharing_nothing_gives_the_same_tokens(expected):
-    """With no room for prefixes, whole prompts are the members' own."""
+    """Whole prompts are the members' own."""
     assert tokens(play(make_sampler(max_prefix_tokens=0), SCRIPTS)) == expected
+    assert tokens(play(make_sampler(share_prefix=False), SCRIPTS)) == expected
 
 
 def test_members_of_a_group_differ():

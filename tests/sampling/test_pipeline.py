@@ -164,7 +164,7 @@ def test_what_nobody_waits_for_is_not_read(events):
     assert turns[0].token_ids == member.sampled[0]
 
 
-@pytest.mark.parametrize("blocks", [0, 3])
+@pytest.mark.parametrize("blocks", [0, 3, -1, "", "abc", None, True, 2.0])
 def test_other_numbers_of_blocks_are_refused(blocks):
-    with pytest.raises(ValueError, match=f"blocks_in_flight is {blocks}; give 2, or 1"):
+    with pytest.raises(ValueError, match=f"blocks_in_flight is {blocks!r}; give 2, or 1"):
         make_sampler(blocks_in_flight=blocks)

@@ -1,0 +1,129 @@
+"""A value that is none of its key's kind is refused by the key's full name, whatever takes it later."""
+
+import sys
+from unittest import mock
+
+import pytest
+from absl import flags
+from ml_collections import ConfigDict, config_flags
+
+from experiments.quickstart import procedural
+from experiments.rc_grpo import bfcl
+from rlagents import command_line, config_checks, machinery, train
+from rlagents.timing import PhaseTimer
+from tests.refusing import changed, refusal
+from tests.test_train import CONFIG_FILE, ROOT, small_config
+
+
+@pytest.fixture
+def no_workers(monkeypatch):
+    monkeypatch.setattr(machinery, "ProcessPool", mock.Mock())
+
+
+@pytest.fixture(scope="module")
+def experiment():
+    return procedural.build(small_config())
+
+
+NO_NUMBERS = ("", "abc", None, True, float("nan"), float("inf"))
+NO_SIZES = (0, -1, 256.0, *NO_NUMBERS)
+WRONG = [
+    *[
+        (f"sampler.{name}", value, "; give a whole number >= 1.")
+        for name in ("num_groups", "num_rows", "decode_rows", "max_member_tokens", "extend_rows", "extend_chunk_tokens")
+        for value in NO_SIZES
+        if name != "extend_rows" or value is not None
+    ],
+    *[(f"sampler.{name}", 0.5, "; give a whole") for name in ("prefill_groups", "block_steps")],
+    ("sampler.share_prefix", "no", "; give True or False"),
+    *[("sampler.blocks_in_flight", value, "; give 2, or 1 to read") for value in (3, 2.0, *NO_SIZES)],
+    *[
+        (f"passes.{name}", value, f"; give a whole number >= {least}.")
+        for name, least in (("loss_chunk_tokens", 0), ("head_chunk_tokens", 1), ("layer_chunk_tokens", 0))
+        for value in (-1, least - 1, 12.0, 0.5, *NO_NUMBERS)
+    ],
+    *[("passes.activation_gigabytes", value, "; give a number >= 0.") for value in (-1, *NO_NUMBERS)],
+    *[("rule.temperature", value, "; give a number >= 0") for value in (-1, "1", *NO_NUMBERS)],
+    *[("rule.top_k", value, "; give a whole number >= 1, or None") for value in (2.0, "2", True)],
+    *[("rule.top_p", value, "; give a number in (0, 1], or None") for value in ("1", True)],
+    *[
+        (f"{section}.{name}_buckets", value, "; give at least one length, each a whole number >= 1.")
+        for section, name in (("trace_buckets", "prefix"), ("trace_buckets", "turn"), ("buckets", "member"))
+        for value in ((), "x", (0,), (2.5,), (True,), None, 64)
+    ],
+    *[
+        (name, value, "; give a whole number >= 1.")
+        for name in ("limits.max_turns", "evaluation.limits.max_turn_tokens", "mesh.data", "workers.num_workers")
+        for value in (0, 1.5, "1", True, None)
+    ],
+    *[("workers.step_timeout_seconds", value, "; give a number > 0.") for value in (0, -1.0, *NO_NUMBERS)],
+]
+
+
+@pytest.mark.parametrize(("name", "value", "said"), WRONG, ids=lambda part: repr(part)[:40])
+def test_a_value_that_is_none_of_its_kind_is_refused_by_its_full_name(name, value, said, experiment, no_workers):
+    found = refusal(changed({name: value}), experiment)
+    assert f"{name} is {value!r}" in found
+    assert said in found
+
+
+@pytest.mark.parametrize(
+    ("folder", "said"),
+    [
+        (3, "3; give a folder"),
+        (None, "None; give a folder"),
+        ("/dev/null", "'/dev/null', but /dev/null is no folder; give a folder"),
+        ("/dev/null/kept", "/dev/null is no folder"),
+        ("../file/kept", "/file is no folder"),
+        ("locked/kept", "/locked; give a folder"),
+    ],
+)
+def test_programs_can_be_kept_only_in_a_folder(folder, said, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "run" / "locked").mkdir(parents=True)
+    monkeypatch.setattr(config_checks.os, "access", lambda path, mode: path.name != "locked")  # root may write anywhere
+    with pytest.raises(ValueError, match=f"^compilation_cache is (?={folder!r}).*{said}"):
+        config_checks.check_compilation_cache(changed({"compilation_cache": folder}), tmp_path / "run")
+
+
+def test_a_folder_for_programs_need_not_be_there_yet(tmp_path):
+    for folder in ("", ".", "../kept", str(tmp_path / "a" / "b")):
+        config_checks.check_compilation_cache(changed({"compilation_cache": folder}), tmp_path / "run")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_others_fill_need_not_be_writable(tmp_path, monkeypatch):
+    monkeypatch.setattr(config_checks.os, "access", lambda path, mode: False)
+    config_checks.check_compilation_cache(changed({"compilation_cache": "."}), tmp_path)
+
+
+def test_options_are_refused_with_no_folder_for_programs(tmp_path, monkeypatch):
+    monkeypatch.setattr(command_line.config_flags, "get_config_filename", lambda flag: str(ROOT / CONFIG_FILE))
+    monkeypatch.setattr(command_line, "CONFIG", mock.Mock(value=changed({"compilation_cache": "file"})))
+    monkeypatch.setattr(command_line, "WORKDIR", mock.Mock(value=str(tmp_path)))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"compilation_cache is 'file', but .*/file is no folder"):
+        command_line.read_options()
+
+
+@pytest.mark.parametrize("make", [procedural.get_config, bfcl.get_config])
+@pytest.mark.parametrize(("text", "value"), [("None", None), ("2", 2)])
+def test_members_per_micro_batch_can_be_set_and_unset_on_the_command_line(make, text, value, monkeypatch):
+    argv = ["train", f"--config.rl.members_per_micro_batch={text}"]
+    monkeypatch.setattr(sys, "argv", argv)  # where ml_collections looks for the keys
+    values, config = flags.FlagValues(), make()
+    config.rl.members_per_micro_batch = 1
+    given = config_flags.DEFINE_config_dict("config", config, flag_values=values)
+    values(argv)
+    assert given.value.rl.members_per_micro_batch == value
+
+
+@pytest.mark.parametrize(("rule", "temperature"), [({"temperature": 0.5}, 0.5), ({"temperature": 0.0}, 1.0), ({}, 1.0)])
+def test_the_learner_takes_what_the_sampler_records(rule, temperature, experiment, no_workers, tmp_path, monkeypatch):
+    """Nothing of a run of 0 steps is refused at its end, and a rule may leave the temperature to its default."""
+    made, learner, used = changed({"rule": ConfigDict(rule), "rl.steps": 0}), mock.Mock(), []
+    monkeypatch.setattr(train, "learner", learner)
+    monkeypatch.setattr(machinery, "model_passes", lambda decoder, temperature, **options: used.append(temperature))
+    train.reinforce(machinery.assemble(made, experiment), tmp_path, mock.Mock(), PhaseTimer())
+    assert learner.make_learner.called
+    assert used == [temperature]
