@@ -3,6 +3,7 @@
 Nothing here changes a result. Each way of sparing time or memory is switched off by 0, one by one.
 """
 
+import sys
 from functools import partial
 from typing import Any
 
@@ -42,7 +43,7 @@ def model_passes(
       loss_chunk_tokens: tokens whose loss is taken while their logits are still there (``learner.fused``): three
         products with the head instead of four. Rows stay whole; those longer than this compute their logits again. 0
         takes the loss of all tokens at once, from log-probabilities, and computes all logits again for the gradient.
-      head_chunk_tokens: tokens whose logits exist at once (``models.head``).
+      head_chunk_tokens: tokens whose logits exist at once (``models.head``); 0 is all.
       layer_chunk_tokens: tokens that pass a layer at once (``models.layers``); 0 is all.
       attention_chunk_logits: logits of attention ``[.. h q s]`` that exist at once, of all heads and a few positions of
         every member (``models.blockwise``); 0 is all.
@@ -53,19 +54,20 @@ def model_passes(
       ValueError: a number of tokens, logits or members that is no whole number, or too small; memory that is no finite
         number >= 0; a temperature that is no finite number > 0, as far as it is no array.
     """
-    for name, tokens, least in (
-        ("loss_chunk_tokens", loss_chunk_tokens, 0),
-        ("head_chunk_tokens", head_chunk_tokens, 1),
-        ("layer_chunk_tokens", layer_chunk_tokens, 0),
-        ("attention_chunk_logits", attention_chunk_logits, 0),
+    for name, number in (
+        ("loss_chunk_tokens", loss_chunk_tokens),
+        ("head_chunk_tokens", head_chunk_tokens),
+        ("layer_chunk_tokens", layer_chunk_tokens),
+        ("attention_chunk_logits", attention_chunk_logits),
     ):
-        check_whole(name, tokens, least)
+        check_whole(name, number, 0)
     check_number("activation_gigabytes", activation_gigabytes, 0)
     if members_per_micro_batch is not None:
         check_whole("members_per_micro_batch", members_per_micro_batch, 1)
     if not isinstance(temperature, jax.Array):  # of an array, the value may not be known here
         check_above("temperature", temperature, 0)
 
+    head_chunk_tokens = head_chunk_tokens or sys.maxsize
     backend = blockwise(attention_chunk_logits) if attention_chunk_logits else dense
 
     def options(positions: int) -> dict[str, Any]:

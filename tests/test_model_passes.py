@@ -24,7 +24,7 @@ from tests.models.tiny import GEMMA3, QWEN2, random_params, random_sequences, re
 PLAIN = {
     "loss_chunk_tokens": 0,
     "layer_chunk_tokens": 0,
-    "head_chunk_tokens": 10**6,
+    "head_chunk_tokens": 0,
     "attention_chunk_logits": 0,
 }
 SEQUENCES = random_sequences(QWEN2, seed=3)

@@ -1,5 +1,11 @@
-"""What this machine can do at most: float32 products, reading, copying; measured beside what is compared with them."""
+"""What this machine can do at most: float32 products, reading, copying; measured beside what is compared with them.
 
+    python -m experiments.benchmarks.machine
+
+prints the rates as one JSON line.
+"""
+
+import json
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -61,3 +67,7 @@ def _best(function: Callable[..., object], arguments: tuple[jax.Array, ...], rep
         jax.block_until_ready(function(*arguments))
         seconds.append(time.perf_counter() - start)
     return min(seconds)
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure()._asdict()))

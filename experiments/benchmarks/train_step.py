@@ -19,6 +19,7 @@ from rlagents.compilation import compilers_memory_returned
 from rlagents.machinery import random_params
 from rlagents.methods import recipes
 from rlagents.model_passes import model_passes
+from rlagents.models.blockwise import ATTENTION_CHUNK_LOGITS
 from rlagents.models.shared import HEAD_CHUNK_TOKENS, LAYER_CHUNK_TOKENS
 from rlagents.sampling import Turn
 from rlagents.sharding import shard_batch, single_device_mesh
@@ -28,6 +29,7 @@ PASSES = {
     "loss_chunk_tokens": HEAD_CHUNK_TOKENS,
     "head_chunk_tokens": HEAD_CHUNK_TOKENS,
     "layer_chunk_tokens": LAYER_CHUNK_TOKENS,
+    "attention_chunk_logits": ATTENTION_CHUNK_LOGITS,
     "activation_gigabytes": 0.0,
 }
 """Keys of ``config.passes`` and their defaults."""
@@ -93,8 +95,7 @@ class Training(NamedTuple):
 def add_flags(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """The keys of ``config.passes``."""
     for name, default in PASSES.items():
-        least = 1 if name == "head_chunk_tokens" else 0
-        parser.add_argument(f"--{name.replace('_', '-')}", type=shapes.at_least(least, type(default)), default=default)
+        parser.add_argument(f"--{name.replace('_', '-')}", type=shapes.at_least(0, type(default)), default=default)
     return parser
 
 
