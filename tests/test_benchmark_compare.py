@@ -58,7 +58,7 @@ def run_main(monkeypatch, capsys, given, lines):
 
     rates = iter([machine.Machine(1e9, 5e9, 1e9), machine.Machine(2e9, 1e9, 1e9)])
     monkeypatch.setattr(compare, "measure", measure)
-    monkeypatch.setattr(machine, "measure", lambda: next(rates))
+    monkeypatch.setattr(compare, "machine_rates", lambda: next(rates))
     monkeypatch.setattr(sys, "argv", ["compare", "--cell", "short", *given])
     try:
         compare.main()

@@ -1,6 +1,7 @@
 """Benchmarks count their work rightly, print what they say, and compare what was measured. No time is looked at."""
 
 import json
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -146,8 +147,17 @@ def test_decoding_and_a_step_are_compared_with_the_limits_of_the_machine(monkeyp
 LEAST = {
     **dict.fromkeys(("layers", "d", "heads", "kv-heads", "ffn", "prompts", "group", "prompt-len", "gen"), 1),
     **{"vocab": 2, "head-dim": 0, "train-micro": 0, "warmup": 1, "iters": 1, "beta": 0, "lr": 0, "block-steps": 1},
-    **{"loss-chunk-tokens": 0, "head-chunk-tokens": 1, "layer-chunk-tokens": 0, "activation-gigabytes": 0},
+    **dict.fromkeys(("loss-chunk-tokens", "head-chunk-tokens", "layer-chunk-tokens"), 0),
+    **{"attention-chunk-logits": 0, "activation-gigabytes": 0},
 }
+
+
+def test_peak_memory_is_of_the_measured_process_alone():
+    """What a process held before it started another counts in that one's ``ru_maxrss``."""
+    held = np.ones(2**26)  # 512 MB
+    code = "from experiments.benchmarks.shapes import peak_megabytes; print(peak_megabytes())"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert int(said) < 450 < shapes.peak_megabytes() - 50, len(held)
 
 
 def test_what_cannot_be_measured_is_refused(capsys):
