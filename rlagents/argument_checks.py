@@ -22,6 +22,12 @@ def is_number(value: Any) -> bool:
         return False
 
 
+def check_flag(name: str, value: Any) -> None:
+    """Raise ValueError unless ``value`` is True or False."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} is {value!r}; give True or False.")
+
+
 def check_whole(name: str, value: Any, lowest: int) -> None:
     """Raise ValueError unless ``value`` is a whole number from ``lowest`` on."""
     if not is_whole(value) or value < lowest:

@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-from rlagents.argument_checks import check_whole, is_number, is_whole
+from rlagents.argument_checks import check_flag, check_whole, is_number, is_whole
 from rlagents.config_sections import WARM_UP_SECTIONS, value_of
 from rlagents.data.streams import MAX_SEED
 from rlagents.experiment import Config
@@ -50,8 +50,7 @@ def check_counts(config: Config) -> None:
             f"{_MOST_OVER_SAMPLE}."
         )
     for name in ("rl.stop_early", "buckets.share_prefix"):
-        if not isinstance(value := value_of(config, name), bool):
-            raise ValueError(f"{name} is {value!r}; give True or False.")
+        check_flag(name, value_of(config, name))
     if config.rl.members_per_micro_batch is not None:
         _check_at_least(1, config, "rl.members_per_micro_batch")
     if config.supervised.steps:

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-from rlagents.argument_checks import check_above, check_whole, is_number, is_whole
+from rlagents.argument_checks import check_above, check_flag, check_whole, is_number, is_whole
 from rlagents.config_checks import check_split
 from rlagents.config_sections import value_of
 from rlagents.experiment import Config
@@ -59,8 +59,7 @@ def check_sampler(config: Config, prompt_shards: int, *, trains: bool) -> None:
     values = bound.arguments
     with _named("sampler"):
         check_blocks_in_flight(values["blocks_in_flight"])
-        if not isinstance(share := values["share_prefix"], bool):
-            raise ValueError(f"share_prefix is {share!r}; give True or False.")
+        check_flag("share_prefix", values["share_prefix"])
         sizes = sizes_of(**{field.name: values[field.name] for field in dataclasses.fields(Sizes)})
         for name in ("num_groups", "num_rows"):
             check_split(name, getattr(sizes, name), prompt_shards)

@@ -4,6 +4,7 @@ import gc
 import itertools
 import os
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -34,3 +35,19 @@ def _few_memory_mappings():
 
         jax.clear_caches()
         gc.collect()
+
+
+@pytest.fixture
+def no_workers(monkeypatch):
+    """A run is put together without starting processes."""
+    monkeypatch.setattr("rlagents.machinery.ProcessPool", mock.Mock())
+
+
+@pytest.fixture(scope="module")
+def experiment():
+    """The quickstart's, in small."""
+    # Not above: jax has to be told of its devices before anything imports it.
+    from experiments.quickstart import procedural
+    from tests.test_train import small_config
+
+    return procedural.build(small_config())

@@ -38,16 +38,6 @@ from tests.test_train import CONFIG_FILE, ROOT, small_config
 ONE_DEVICE = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
 
 
-@pytest.fixture
-def no_workers(monkeypatch):
-    monkeypatch.setattr(machinery, "ProcessPool", mock.Mock())
-
-
-@pytest.fixture(scope="module")
-def experiment():
-    return procedural.build(small_config())
-
-
 BAD_VALUES = [
     ({"sampler.decode_rows": 17}, "sampler.decode_rows=17 is more than num_rows=16; give at most 16."),
     ({"sampler.extend_rows": 17}, "sampler.extend_rows=17 is more than num_rows=16"),

@@ -12,18 +12,7 @@ from experiments.rc_grpo import bfcl
 from rlagents import command_line, config_checks, machinery, train
 from rlagents.timing import PhaseTimer
 from tests.refusing import changed, refusal
-from tests.test_train import CONFIG_FILE, ROOT, small_config
-
-
-@pytest.fixture
-def no_workers(monkeypatch):
-    monkeypatch.setattr(machinery, "ProcessPool", mock.Mock())
-
-
-@pytest.fixture(scope="module")
-def experiment():
-    return procedural.build(small_config())
-
+from tests.test_train import CONFIG_FILE, ROOT
 
 NO_NUMBERS = ("", "abc", None, True, float("nan"), float("inf"))
 NO_SIZES = (0, -1, 256.0, *NO_NUMBERS)
