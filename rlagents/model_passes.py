@@ -17,6 +17,7 @@ from rlagents.learner.fused import Body
 from rlagents.learner.passes import Loss, Scores
 from rlagents.models import shared
 from rlagents.models.blockwise import ATTENTION_CHUNK_LOGITS, blockwise
+from rlagents.models.causal import ATTENTION_PARTS, in_causal_parts
 from rlagents.models.decoder import KV, head_weight
 from rlagents.models.dense import dense
 from rlagents.models.remat import remat_within
@@ -32,6 +33,7 @@ def model_passes(
     head_chunk_tokens: int = shared.HEAD_CHUNK_TOKENS,
     layer_chunk_tokens: int = shared.LAYER_CHUNK_TOKENS,
     attention_chunk_logits: int = ATTENTION_CHUNK_LOGITS,
+    attention_parts: int = ATTENTION_PARTS,
     activation_gigabytes: float = 0.0,
 ) -> Passes:
     """Passes of a decoder at the temperature that was sampled with.
@@ -47,6 +49,8 @@ def model_passes(
       layer_chunk_tokens: tokens that pass a layer at once (``models.layers``); 0 is all.
       attention_chunk_logits: logits of attention ``[.. h q s]`` that exist at once, of all heads and a few positions of
         every member (``models.blockwise``); 0 is all.
+      attention_parts: parts of a row's positions, each of which meets only the keys up to its end (``models.causal``);
+        1 computes the logits of keys that come later too, and 0 likewise.
       activation_gigabytes: what a device may keep of layers for the backward pass beside their inputs and what
         attention gathered (``models.remat``); 0 computes the rest again.
 
@@ -59,6 +63,7 @@ def model_passes(
         ("head_chunk_tokens", head_chunk_tokens),
         ("layer_chunk_tokens", layer_chunk_tokens),
         ("attention_chunk_logits", attention_chunk_logits),
+        ("attention_parts", attention_parts),
     ):
         check_whole(name, number, 0)
     check_number("activation_gigabytes", activation_gigabytes, 0)
@@ -68,7 +73,7 @@ def model_passes(
         check_above("temperature", temperature, 0)
 
     head_chunk_tokens = head_chunk_tokens or sys.maxsize
-    backend = blockwise(attention_chunk_logits) if attention_chunk_logits else dense
+    backend = in_causal_parts(attention_parts, blockwise(attention_chunk_logits) if attention_chunk_logits else dense)
 
     def options(positions: int) -> dict[str, Any]:
         policy = remat_within(decoder, positions, gigabytes=activation_gigabytes)

@@ -27,9 +27,15 @@ WRONG = [
     ("sampler.share_prefix", "no", "; give True or False"),
     *[("sampler.blocks_in_flight", value, "; give 2, or 1 to read") for value in (3, 2.0, *NO_SIZES)],
     *[
-        (f"passes.{name}", value, f"; give a whole number >= {least}.")
-        for name, least in (("loss_chunk_tokens", 0), ("head_chunk_tokens", 0), ("layer_chunk_tokens", 0))
-        for value in (-1, least - 1, 12.0, 0.5, *NO_NUMBERS)
+        (f"passes.{name}", value, "; give a whole number >= 0.")
+        for name in (
+            "loss_chunk_tokens",
+            "head_chunk_tokens",
+            "layer_chunk_tokens",
+            "attention_chunk_logits",
+            "attention_parts",
+        )
+        for value in (-1, 12.0, 0.5, *NO_NUMBERS)
     ],
     *[("passes.activation_gigabytes", value, "; give a number >= 0.") for value in (-1, *NO_NUMBERS)],
     *[("rule.temperature", value, "; give a number >= 0") for value in (-1, "1", *NO_NUMBERS)],

@@ -26,6 +26,7 @@ PLAIN = {
     "layer_chunk_tokens": 0,
     "head_chunk_tokens": 0,
     "attention_chunk_logits": 0,
+    "attention_parts": 0,
 }
 SEQUENCES = random_sequences(QWEN2, seed=3)
 DATA = np.random.default_rng(0).normal(size=(2, *SEQUENCES.tokens.shape)).astype(np.float32)
@@ -72,6 +73,12 @@ def plain(params):
 def test_each_fast_path_equals_the_plain_one(options, params, plain):
     found = gradient(params, **options)
     assert relative_error(found, plain) < 1e-5
+
+
+def test_rows_long_enough_for_parts_give_what_whole_ones_do(params):
+    long = random_sequences(QWEN2, seed=4, p=1, g=2, l=130, t=128)
+    data = tuple(jnp.asarray(x, jnp.float32) for x in np.random.default_rng(1).normal(size=(2, *long.tokens.shape)))
+    assert relative_error(*(gradient(params, long, data, **PLAIN | {"attention_parts": n}) for n in (4, 0))) < 1e-5
 
 
 def test_members_with_their_whole_prompts_give_what_a_shared_prefix_does(params):

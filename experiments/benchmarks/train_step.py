@@ -20,6 +20,7 @@ from rlagents.machinery import random_params
 from rlagents.methods import recipes
 from rlagents.model_passes import model_passes
 from rlagents.models.blockwise import ATTENTION_CHUNK_LOGITS
+from rlagents.models.causal import ATTENTION_PARTS
 from rlagents.models.shared import HEAD_CHUNK_TOKENS, LAYER_CHUNK_TOKENS
 from rlagents.sampling import Turn
 from rlagents.sharding import shard_batch, single_device_mesh
@@ -30,6 +31,7 @@ PASSES = {
     "head_chunk_tokens": HEAD_CHUNK_TOKENS,
     "layer_chunk_tokens": LAYER_CHUNK_TOKENS,
     "attention_chunk_logits": ATTENTION_CHUNK_LOGITS,
+    "attention_parts": ATTENTION_PARTS,
     "activation_gigabytes": 0.0,
 }
 """Keys of ``config.passes`` and their defaults."""

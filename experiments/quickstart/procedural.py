@@ -107,6 +107,7 @@ def get_config() -> ConfigDict:
                 "head_chunk_tokens": 256,
                 "layer_chunk_tokens": 1536,
                 "attention_chunk_logits": 2**20,
+                "attention_parts": 4,
                 "activation_gigabytes": 0.0,
             },
             "buckets": {

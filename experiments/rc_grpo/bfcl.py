@@ -70,6 +70,7 @@ def smollm2_135m() -> ConfigDict:
                 "head_chunk_tokens": 256,
                 "layer_chunk_tokens": 1536,
                 "attention_chunk_logits": 2**20,
+                "attention_parts": 4,
                 "activation_gigabytes": 0.0,
             },
             "buckets": {

@@ -47,6 +47,10 @@ class Source(NamedTuple):
     position: Int[Array, "b x s"]
 
 
+class OwnTokens(Source):
+    """Keys and values of the queries' own tokens, one to one: no query sees a key that comes after its own."""
+
+
 class Partial(NamedTuple):
     """Softmax attention over one source before the division, float32."""
 
@@ -105,7 +109,7 @@ def _attend_backward(backend: Backend, scale: float, saved: tuple, d_out: Array)
     outcome = Outcome(log_normalizer, d_out, delta)
     gradients = [backend.backward(scale, queries, source, window, outcome) for source in sources]
     d_query = functools.reduce(jnp.add, [d_query for d_query, _, _ in gradients])
-    d_sources = tuple(Source(d_key, d_value, None) for _, d_key, d_value in gradients)  # pyright: ignore[reportArgumentType]
+    d_sources = tuple(type(source)(*d_source, None) for source, (_, *d_source) in zip(sources, gradients))  # pyright: ignore[reportArgumentType]
     return Queries(d_query, None), d_sources, None  # pyright: ignore[reportArgumentType]
 
 

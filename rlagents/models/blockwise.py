@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from rlagents.models.attention import Backend, Outcome, Partial, Queries, Source, Window
+from rlagents.models.causal import ATTENTION_PARTS, in_causal_parts
 from rlagents.models.chunks import join, split
 from rlagents.models.dense import dense
 
@@ -67,5 +68,5 @@ def _split_queries(queries: Queries, block: int) -> Queries:
 ATTENTION_CHUNK_LOGITS = 2**20
 """4 MB of logits, which stay in cache while they are used several times."""
 
-xla = blockwise(ATTENTION_CHUNK_LOGITS)
+xla = in_causal_parts(ATTENTION_PARTS, blockwise(ATTENTION_CHUNK_LOGITS))
 """The backend that runs anywhere."""

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from rlagents.models.attention import NOWHERE, Backend, Partial, Queries, Source, Window, attend, merge
+from rlagents.models.attention import NOWHERE, Backend, OwnTokens, Partial, Queries, Source, Window, attend, merge
 from rlagents.models.blockwise import xla
 from rlagents.models.config import DecoderConfig
 from rlagents.models.head import head_logits
@@ -47,7 +47,7 @@ def prefill(
     position = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)[:, None]
 
     def gather(queries: Queries, key: Array, value: Array, _: None, window: Window) -> tuple[Array, KV]:
-        own = Source(key, value, queries.position)
+        own = OwnTokens(key, value, queries.position)
         return attend(backend, config.attention_scale, queries, (own,), window), KV(key, value)
 
     tokens = jnp.where(position < lengths[:, None, None], tokens[:, None], 0)
@@ -102,7 +102,7 @@ def extend(
         parts = [
             _to_rows(partial(_to_slots(queries, seats), Source(*shared, slot_position[:, None])), seats),
             partial(queries, Source(*before, past_position[:, None])),
-            partial(queries, Source(key, value, position[:, None])),
+            partial(queries, OwnTokens(key, value, position[:, None])),
         ]
         return merge(parts)[0].astype(queries.query.dtype), KV(key[:, 0], value[:, 0])
 

@@ -13,7 +13,7 @@ all members sum through it. ``token_log_probs`` is the composition of its two ha
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from rlagents.models.attention import NOWHERE, Backend, Queries, Source, Window, attend
+from rlagents.models.attention import NOWHERE, Backend, OwnTokens, Queries, Source, Window, attend
 from rlagents.models.blockwise import xla
 from rlagents.models.config import DecoderConfig
 from rlagents.models.decoder import KV, head_weight, prefill
@@ -78,7 +78,7 @@ def member_hidden(
     ) -> tuple[Array, None]:
         prefix, slot_position = extra
         shared = Source(prefix.key[:, None], prefix.value[:, None], slot_position)
-        sources = (shared, Source(key, value, queries.position))
+        sources = (shared, OwnTokens(key, value, queries.position))
         return attend(backend, config.attention_scale, queries, sources, window), None
 
     tokens = jnp.where(step < sequences.length[..., None], sequences.tokens, 0)

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlagents.models.attention import NOWHERE, Queries, Source, attend
+from rlagents.models.attention import NOWHERE, OwnTokens, Queries, Source, attend
 from rlagents.models.blockwise import blockwise
+from rlagents.models.causal import in_causal_parts
 from rlagents.models.dense import dense
 from tests.effort import draws
 from tests.models.tiny import array_sizes, relative_error
@@ -29,7 +30,7 @@ def random_case(seed, *, b=2, g=3, h=4, c=2, q=5, s=6, k=8):
     own_position = np.broadcast_to(length[:, None, None] + np.arange(q), (b, g, q))
     queries = Queries(normal(b, g, h, q, k), jnp.asarray(own_position, jnp.int32))
     shared = Source(normal(b, 1, c, s, k), normal(b, 1, c, s, k), jnp.asarray(prefix_position, jnp.int32))
-    own = Source(normal(b, g, c, q, k), normal(b, g, c, q, k), queries.position)
+    own = OwnTokens(normal(b, g, c, q, k), normal(b, g, c, q, k), queries.position)
     return queries, (shared, own)
 
 
@@ -72,7 +73,13 @@ def run(backend, queries, sources, window):
     return attend(backend, SCALE, queries, sources, window)
 
 
-BACKENDS = {"dense": dense, "blocks of 2": blockwise(1, least_positions=2), "one block": blockwise(2**20)}
+BACKENDS = {
+    "dense": dense,
+    "blocks of 2": blockwise(1, least_positions=2),
+    "one block": blockwise(2**20),
+    "parts": in_causal_parts(3, dense, least_positions=1),
+    "parts in blocks": in_causal_parts(2, blockwise(1, least_positions=2), least_positions=2),
+}
 
 
 @pytest.mark.parametrize("window", [None, 1, 3])
@@ -83,13 +90,15 @@ def test_equals_the_definition(backend, window):
     np.testing.assert_allclose(out, oracle_attend(queries, sources, window), rtol=2e-5, atol=2e-6)
 
 
-@pytest.mark.parametrize(("backend", "window"), [("dense", None), ("dense", 3), ("blocks of 2", 3)])
+@pytest.mark.parametrize(
+    ("backend", "window"), [("dense", None), ("dense", 3), ("blocks of 2", 3), ("parts", None), ("parts in blocks", 3)]
+)
 def test_gradient_equals_that_of_concatenation(backend, window):
     queries, sources = random_case(1)
     weight = jnp.asarray(np.random.default_rng(2).normal(size=queries.query.shape), jnp.float32)
 
     def loss(function, query, keys_and_values):
-        these = tuple(Source(*kv, source.position) for kv, source in zip(keys_and_values, sources))
+        these = tuple(type(source)(*kv, source.position) for kv, source in zip(keys_and_values, sources))
         return jnp.sum(weight * function(Queries(query, queries.position), these, window))
 
     def gradient(function):
