@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Runs the whole check: style, types, tests. Makes its own virtual environment.
 #   bash launch/test.sh [--full] [pytest arguments]
-# A process a core runs tests, four at most: each takes up to 5 GB. --full draws five times as many examples for every property, and tries all wrong edits of tests/mutations.py. PYTHON
-# chooses the interpreter, VENV the environment's folder.
+# --full draws five times as many examples for every property, and tries all wrong edits of tests/mutations.py. PYTHON
+# chooses the interpreter, VENV the environment's folder. A process a core runs tests, four at most: each takes up to
+# 5 GB.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv="${VENV:-.venv-test}"
