@@ -226,6 +226,24 @@ def line_of(given):
     return line | {"temp_mb": growth.tokens(line) / 100, "trace_s": 1.0, "compile_s": 0.5 * flags.layers}
 
 
+def test_a_cell_of_growth_that_fails_leaves_the_others_measured(monkeypatch, capsys):
+    def measure(command, given):
+        if given[given.index("--group", given.index("--group") + 1) + 1] == "4":
+            raise RuntimeError("killed")
+        return line_of(given)
+
+    monkeypatch.setattr(growth, "measure", measure)
+    monkeypatch.setattr(sys, "argv", ["growth", "--axis", "group", "--sizes", "group=2,4,8"])
+    with pytest.raises(SystemExit) as ended:
+        growth.main()
+    printed = capsys.readouterr()
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in printed.out.split("\n\n")[0].splitlines()]
+    assert [row[0] for row in rows] == ["group", "---", "2", "4", "8", "exponent", "should be"]
+    assert {len(row) for row in rows} == {len(growth.COLUMNS) + 2}
+    assert [row[-1] for row in rows[2:5]] == ["", "failed", ""]
+    assert (printed.err, ended.value.code) == ("killed\n", 1)
+
+
 def test_growth_is_measured_cell_by_cell_and_shown_beside_what_it_should_be(monkeypatch, capsys):
     run = []
 

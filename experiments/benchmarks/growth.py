@@ -78,10 +78,15 @@ def exponent(sizes: tuple[float, float], cost: tuple[float, float]) -> float:
     return math.log(cost[1] / cost[0]) / math.log(sizes[1] / sizes[0])
 
 
-def table(name: str, lines: Mapping[int, Mapping[str, Any]]) -> list[str]:
-    """Rows of Markdown: the cells, the exponents, what those should be."""
+def table(name: str, cells: Mapping[int, Mapping[str, Any] | RuntimeError]) -> list[str]:
+    """Rows of Markdown: the cells, the exponents of those that did not fail, what those should be."""
     rows = [f"| {name} | " + " | ".join(COLUMNS) + " | |", "| --- " * (len(COLUMNS) + 2) + "|"]
-    for size, line in lines.items():
+    lines: dict[int, Mapping[str, Any]] = {}
+    for size, line in cells.items():
+        if isinstance(line, RuntimeError):
+            rows.append(f"| {size:,} |" + " |" * len(COLUMNS) + " failed |")
+            continue
+        lines[size] = line
         busy = "busy" if line["other_procs_cores"] > BUSY else ""
         rows.append(f"| {size:,} | " + " | ".join(f"{cost:.4g}" for cost in costs(line)) + f" | {busy} |")
     if len(lines) > 1:
@@ -97,11 +102,18 @@ def table(name: str, lines: Mapping[int, Mapping[str, Any]]) -> list[str]:
     return rows
 
 
-def measured(cells: dict[str, Mapping[str, Any]], given: Sequence[str]) -> Mapping[str, Any]:
-    """The cell's line; several axes share that from which they start, which is measured once."""
+Cells = dict[str, Mapping[str, Any] | RuntimeError]
+
+
+def measured(cells: Cells, given: Sequence[str]) -> Mapping[str, Any] | RuntimeError:
+    """The cell's line, or why there is none; several axes share that from which they start, which is measured once."""
     cell = str(shapes.with_flags(train_step.add_flags(shapes.arguments(None)), given))
     if cell not in cells:
-        cells[cell] = measure([sys.executable, "-m", "experiments.benchmarks.gradient_pass"], given)
+        try:
+            cells[cell] = measure([sys.executable, "-m", "experiments.benchmarks.gradient_pass"], given)
+        except RuntimeError as error:  # of one that takes more memory than there is, say: the others are measured
+            cells[cell] = error
+            print(error, file=sys.stderr, flush=True)
     return cells[cell]
 
 
@@ -135,7 +147,7 @@ def check_chosen(axes: Sequence[str], sizes: Mapping[str, tuple[int, ...]], more
 
 
 def main() -> None:
-    """Measure every cell of the chosen axes, print their tables."""
+    """Measure every cell of the chosen axes, print their tables; exits 1 if any failed."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
@@ -148,12 +160,14 @@ def main() -> None:
     except ValueError as error:
         parser.error(str(error))
     start = [text for name, value in START.items() for text in (f"--{name}", str(value))] + more
-    cells: dict[str, Mapping[str, Any]] = {}
+    cells: Cells = {}
     for name in flags.axis:
         axis, lines = AXES[name], {}
         for size in given.get(name, axis.sizes):
             lines[size] = measured(cells, [*start, *map(str, axis.flags(size))])
         print("\n".join(table(name, lines)) + "\n", flush=True)
+    if any(isinstance(cell, RuntimeError) for cell in cells.values()):
+        sys.exit(1)
 
 
 if __name__ == "__main__":
