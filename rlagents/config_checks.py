@@ -101,6 +101,8 @@ def check_division(config: Config, prompt_shards: int) -> None:
 
 def check_trace_buckets(config: Config) -> None:
     """The warm-up's buckets are lengths; ``experiment_checks`` looks whether a demonstration fits them."""
+    if "share_prefix" in config.trace_buckets:
+        check_flag("trace_buckets.share_prefix", config.trace_buckets.share_prefix)
     for axis in ("prefix", "member", "turn"):
         _largest(config, f"trace_buckets.{axis}_buckets")
 

@@ -63,6 +63,15 @@ def check_sampler(config: Config, prompt_shards: int, *, trains: bool) -> None:
         sizes = sizes_of(**{field.name: values[field.name] for field in dataclasses.fields(Sizes)})
         for name in ("num_groups", "num_rows"):
             check_split(name, getattr(sizes, name), prompt_shards)
+    if not values["share_prefix"]:
+        for name in ("evaluation.limits.max_prompt_tokens", *(["limits.max_prompt_tokens"] if trains else [])):
+            longest = value_of(config, name)
+            if is_whole(longest) and longest >= sizes.max_member_tokens:
+                raise ValueError(
+                    f"sampler.share_prefix is False, so that a member holds its whole prompt, of at most {longest} "
+                    f"tokens ({name}); sampler.max_member_tokens is {sizes.max_member_tokens} and leaves no room for a turn. "
+                    f"Give sampler.max_member_tokens > {longest}, best with room for the response too."
+                )
     for name in ("evaluation.samples_per_task", *(["rl.group_size"] if trains and config.rl.steps else [])):
         members = value_of(config, name)
         if members > sizes.num_rows:

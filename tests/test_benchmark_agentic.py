@@ -95,7 +95,7 @@ def test_what_would_be_measured_wrongly_is_refused(capsys):
     ):
         with pytest.raises(SystemExit, match=said):
             flags_of(*given)
-    one = ("turns", "turn-tokens", "observation-tokens", "block-steps", "blocks-in-flight")
+    one = ("turns", "turn-tokens", "observation-tokens", "block-steps")
     none = ("extend-rows", "members", "in-flight", "decode-rows", "tool-seconds", "host-seconds")
     refused = [([f"--{name}", "0"], f"--{name}: found '0'") for name in one]
     refused += [([f"--{name}", "-1"], f"--{name}: found '-1'") for name in none]
@@ -103,6 +103,7 @@ def test_what_would_be_measured_wrongly_is_refused(capsys):
     refused += [
         (["--mode", "reprefill", "--compare", "one-block"], "not allowed with"),
         (["--compare"], "at least one"),
+        *[(["--blocks-in-flight", given], "--blocks-in-flight: invalid choice") for given in ("0", "3")],
     ]
     for given, said in refused:
         with pytest.raises(SystemExit):

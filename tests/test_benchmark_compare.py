@@ -187,3 +187,12 @@ def test_peers_have_a_name_of_their_own_and_a_command():
     ):
         with pytest.raises(ValueError, match=said):
             compare.read_peers(given)
+
+
+def test_a_flag_that_a_cell_is_named_after_is_refused(monkeypatch, capsys):
+    monkeypatch.setattr(compare, "measure", lambda *given, **more: pytest.fail("measured"))
+    monkeypatch.setattr(sys, "argv", ["compare", "--vocab", "64"])
+    with pytest.raises(SystemExit) as ended:
+        compare.main()
+    assert ended.value.code == 2
+    assert "--vocab is what the cell 'short, vocabulary 32,000' sets; leave it out" in capsys.readouterr().err

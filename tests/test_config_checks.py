@@ -54,6 +54,7 @@ BAD_VALUES = [
     ({"rl.stop_early": "no"}, "rl.stop_early is 'no'; give True or False"),
     ({"buckets.share_prefix": "no"}, "buckets.share_prefix is 'no'; give True or False"),
     ({"buckets.share_prefix": False}, "the largest of buckets.member_buckets is 64, but a rollout may need"),
+    ({"sampler.share_prefix": False}, "sampler.share_prefix is False, so that a member holds its whole prompt"),
     ({"rl.rollouts_ahead": 2}, "rl.rollouts_ahead is 2; give 0 (every batch is sampled with the weights that learn"),
     ({"rl.rollouts_ahead": True}, "rl.rollouts_ahead is True; give 0"),
     *[

@@ -20,6 +20,7 @@ from rlagents.learner import (
     warm_up,
 )
 from rlagents.learner.passes import Passes, whole_groups
+from rlagents.methods import chain, clipped_surrogate, group_advantage, likelihood_drop_penalty, method
 from rlagents.methods.recipes import grpo
 from rlagents.methods.reductions import token_mean
 from rlagents.sharding import single_device_mesh
@@ -121,12 +122,13 @@ def test_several_updates_and_epochs_keep_the_old_policy():
     """Four updates by hand: each from its own slice, all against the log-probs from before the first."""
     batch = toy_policy.random_batch(4)
     learner, shardings = learner_of(WITH_KL, SGD, 2, 2)
-    assert [int(i) for i in learner.schedule] == [0, 1, 0, 1]
+    assert [int(i) for i in learner.schedule] == [0, 1, 2, 3]
     reference = toy_policy.init_params(1)
     start = new_state(WITH_KL, SGD, shardings)
     params = own_copy(start.params)
     state, reports, facts, credit = learn(learner, start, batch, reference)
-    assert abs(float(reports[0].metrics["ratio"].value) - 1) < 1e-6, "the same function computes old and new"
+    assert float(reports[0].metrics["ratio"].value) == 1, "nothing has moved"
+    assert abs(float(reports[1].metrics["ratio"].value) - 1) > 1e-4
     assert abs(float(reports[2].metrics["ratio"].value) - 1) > 1e-4
     assert int(state.step) == 4
     values = report_values(*reports)
@@ -158,15 +160,41 @@ def test_several_updates_and_epochs_keep_the_old_policy():
 
 
 def test_old_log_probs_of_another_numerics_path_miss_the_ratio():
-    """What the field did: ``old`` from an engine in lower precision. The ratio is off before anything moved."""
+    """What the field did: ``old`` from an engine in lower precision. The ratio is off before anything moved.
+
+    Ours is not, in the first update; so this is the second, of another slice, with the weights of the first.
+    """
     batch = toy_policy.random_batch(4)
     learner, shardings = learner_of(WITH_KL, SGD, 2, 2)
     state = new_state(WITH_KL, SGD, shardings)
     rounded = jax.tree.map(lambda x: x.astype(jnp.bfloat16).astype(jnp.float32), state.params)
     facts = learner.prepare(rounded, toy_policy.init_params(1), batch)
     state, credit, _ = learner.credit(state, batch, facts)
-    _, report = learner.step(state, batch, facts, credit, learner.schedule[0])
+    _, report = learner.step(state, batch, facts, credit, learner.schedule[1])
     assert abs(float(report.metrics["ratio"].value) - 1) > 1e-4
+
+
+def test_rounding_of_the_old_log_probs_charges_nobody_before_anything_moved():
+    """At ``policy == old`` a fall of the likelihood is 0, not half of all tokens' rounding."""
+    preserving = method(
+        chain(
+            group_advantage(ddof=0, epsilon=1e-6),
+            clipped_surrogate(clip_low=0.2, clip_high=0.2),
+            likelihood_drop_penalty(0.1),
+        ),
+        token_mean(),
+    )
+    batch = toy_policy.random_batch(4)
+    learner, shardings = learner_of(preserving, SGD, 2, 1)
+    state = new_state(preserving, SGD, shardings)
+    facts = learner.prepare(state.params, None, batch)
+    facts = dataclasses.replace(facts, old=facts.old + 1e-6)
+    state, credit, _ = learner.credit(state, batch, facts)
+    state, first = learner.step(state, batch, facts, credit, learner.schedule[0])
+    assert float(first.metrics["likelihood_drop"].total) == 0
+    assert float(first.metrics["ratio"].value) == 1
+    _, second = learner.step(state, batch, facts, credit, learner.schedule[1])
+    assert float(second.metrics["likelihood_drop"].total) > 0
 
 
 def test_an_emptied_batch_moves_nothing():

@@ -18,6 +18,7 @@ from rlagents.models.layers import SAVE_ATTENTION
 from rlagents.models.remat import SAVE_PRODUCTS, products_bytes, remat_within
 from rlagents.row_chunks import RowChunks
 from rlagents.sharding import activations_over, make_mesh
+from rlagents.types import Sequences
 from tests.effort import draws
 from tests.models.tiny import GEMMA3, QWEN2, random_params, random_sequences, relative_error
 
@@ -75,10 +76,12 @@ def test_each_fast_path_equals_the_plain_one(options, params, plain):
     assert relative_error(found, plain) < 1e-5
 
 
-def test_rows_long_enough_for_parts_give_what_whole_ones_do(params):
+def test_attention_of_long_rows_in_parts_or_blocks_gives_what_the_whole_does(params):
     long = random_sequences(QWEN2, seed=4, p=1, g=2, l=130, t=128)
     data = tuple(jnp.asarray(x, jnp.float32) for x in np.random.default_rng(1).normal(size=(2, *long.tokens.shape)))
-    assert relative_error(*(gradient(params, long, data, **PLAIN | {"attention_parts": n}) for n in (4, 0))) < 1e-5
+    plain = gradient(params, long, data, **PLAIN)
+    for option in ({"attention_parts": 4}, {"attention_chunk_logits": 1}):
+        assert relative_error(gradient(params, long, data, **PLAIN | option), plain) < 1e-5
 
 
 def test_members_with_their_whole_prompts_give_what_a_shared_prefix_does(params):
@@ -115,16 +118,22 @@ def rows_term(log_prob, entropy, data):
     return loss, metrics | {"entropy": jnp.sum(entropy)}
 
 
-def head_products(options, length):
-    """Products with the head for one row of ``length`` tokens, in the gradient's program."""
-    params, tokens = jax.eval_shape(lambda: random_params(QWEN2)), jnp.ones((1, 1, length), jnp.int32)
-    sequences = dataclasses.replace(SEQUENCES, prefix=jnp.ones((1, 4), jnp.int32), prefix_length=jnp.full(1, 4))
-    sequences = dataclasses.replace(sequences, tokens=tokens, length=jnp.full((1, 1), length))
-    passes, data = model_passes(QWEN2, 0.7, **options), (jnp.ones((1, 1, length)),) * 2
-    jaxpr = jax.make_jaxpr(lambda params: passes.gradient(rows_term, params, sequences, data))(params)
+def head_products(options, length, devices):
+    """Products with the head for a row of ``length`` tokens on each device, in the gradient's program."""
+    params, n = jax.eval_shape(lambda: random_params(QWEN2)), devices
+    sequences = Sequences(
+        prefix=jnp.ones((n, 4), jnp.int32),
+        prefix_length=jnp.full(n, 4),
+        tokens=jnp.ones((n, 1, length), jnp.int32),
+        length=jnp.full((n, 1), length),
+    )
+    passes, data = model_passes(QWEN2, 0.7, **options), (jnp.ones((n, 1, length)),) * 2
+    with activations_over(make_mesh(data=n, fsdp=1, tensor=1, devices=jax.devices()[:n])):
+        jaxpr = jax.make_jaxpr(lambda params: passes.gradient(rows_term, params, sequences, data))(params)
     return sum(QWEN2.vocab_size in shape for shape in product_shapes(jaxpr.jaxpr))
 
 
+@pytest.mark.parametrize("devices", [1, 2])
 @pytest.mark.parametrize(
     ("options", "length", "products"),
     [
@@ -135,8 +144,8 @@ def head_products(options, length):
     ],
     ids=str,
 )
-def test_a_row_that_the_loss_takes_whole_spares_a_product_with_the_head(options, length, products):
-    assert head_products(options, length) == products
+def test_a_row_that_the_loss_takes_whole_spares_a_product_with_the_head(options, length, products, devices):
+    assert head_products(options, length, devices) == products
 
 
 def test_without_the_entropys_gradient_too(params):

@@ -40,9 +40,9 @@ def add_flags(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         ("turn-tokens", 40),
         ("observation-tokens", 80),
         ("block-steps", 40),
-        ("blocks-in-flight", 2),
     ):
         parser.add_argument(f"--{name}", type=shapes.at_least(1), default=default)
+    parser.add_argument("--blocks-in-flight", type=int, choices=(1, 2), default=2)
     parser.add_argument("--extend-rows", type=count, default=0, help="members fed at once; 0 is --decode-rows")
     parser.add_argument("--members", type=count, default=0, help="in all; 0 is --prompts x --group")
     parser.add_argument("--in-flight", type=count, default=0, help="members with KV at once; 0 is all of them")

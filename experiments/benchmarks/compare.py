@@ -188,6 +188,14 @@ def try_measure(command: Sequence[str], flags: Sequence[str], timeout_seconds: f
         return error
 
 
+def check_flags(cells: Sequence[str], more: Sequence[str]) -> None:
+    """Raise ValueError for a flag that a cell is named after: its row would be of another shape than it says."""
+    given = {text.partition("=")[0] for text in more}
+    for cell in cells:
+        for flag in given.intersection(CELLS[cell]):
+            raise ValueError(f"{flag} is what the cell {cell!r} sets; leave it out, or name other cells with --cell")
+
+
 def machine_rates() -> machine.Machine:
     """Measured in a process of its own: what this one holds counts as memory of those that it starts."""
     return machine.Machine(**measure([sys.executable, "-m", "experiments.benchmarks.machine"], []))
@@ -204,6 +212,7 @@ def main() -> None:
     flags, more = parser.parse_known_args()
     try:
         commands = {OURS: [sys.executable, "-m", "experiments.benchmarks.train_step"], **read_peers(flags.peer)}
+        check_flags(flags.cell or list(CELLS), more)
     except ValueError as error:
         parser.error(str(error))
     cells = {cell: [*CELLS[cell], *more] for cell in flags.cell or CELLS}

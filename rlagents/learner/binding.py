@@ -36,7 +36,7 @@ class Learner(NamedTuple):
     step: Callable[[TrainState, Any, LogProbs, Credit, Array | np.int32], tuple[TrainState, StepReport]]
     """``(state, batch, facts, credit, update) -> (state, report)``; the state given is donated: never use it again."""
     schedule: tuple[np.int32, ...]
-    """Which slice of the rollout batch each update takes, epoch after epoch."""
+    """Numbers of the updates from a rollout batch; number ``n`` takes its slice ``n % updates_per_batch``."""
 
 
 class Binding(NamedTuple):
@@ -47,6 +47,8 @@ class Binding(NamedTuple):
     facts: Callable[[Callable[[Params], Scores], Array, Params, Params | None, Batch], LogProbs]
     """``(scores, blank, params, reference_params, batch) -> facts``; ``scores(params)`` runs the whole batch."""
     credit: Callable[[TrainState, Batch, LogProbs], tuple[TrainState, Credit, Metrics]]
+    of_update: Callable[[LogProbs, Array | np.int32], LogProbs]
+    """Facts as an update sees them: in the first, nothing has moved, and ``old`` is the policy itself."""
     gradient: Callable[[Params, Any, tuple[Sequences, TokenData]], Totals]
     """``(params, method_state, (sequences, data)) -> totals`` of any prompts of an update batch."""
 
@@ -70,9 +72,9 @@ def open_update(method: Method, sequences: Sequences, masks: Masks, credit: Cred
 def bind(method: Method, passes: Passes, shardings: Any, *, updates_per_batch: int, epochs: int) -> Binding:
     """Bind ``method`` to a model, for ``epochs * updates_per_batch`` updates from each rollout batch.
 
-    With a single update ``old`` is the gradient-free policy itself; with several it is a fact.
+    In the first update ``old`` is the gradient-free policy itself; in those after it, a fact.
     """
-    schedule = (*np.arange(updates_per_batch, dtype=np.int32),) * epochs
+    schedule = (*np.arange(updates_per_batch * epochs, dtype=np.int32),)
     single = len(schedule) == 1
     wanted = method.needs if single else method.needs | {"old"}
     mesh = shardings.step.mesh
@@ -101,12 +103,15 @@ def bind(method: Method, passes: Passes, shardings: Any, *, updates_per_batch: i
             rollout=batch.rollout if "rollout" in wanted else None,
         )
 
+    def of_update(facts: LogProbs, update: Array | np.int32) -> LogProbs:
+        # No log-probability is infinite upwards: it stands for what only the gradient pass knows.
+        return facts if single else dataclasses.replace(facts, old=jnp.where(update == 0, jnp.inf, facts.old))
+
     def gradient(params: Params, method_state: Any, piece: tuple[Sequences, TokenData]) -> Totals:
         def term(log_prob: Array, entropy: Array, data: TokenData) -> tuple[Array, Metrics]:
             facts, rollout, credit, masks, measures = data
             live = dataclasses.replace(facts, policy=log_prob, entropy=entropy)
-            if single:
-                live = border.on_policy(live)
+            live = border.on_policy(live, True if single else jnp.isposinf(live.old))
             loss, metrics = method.loss(method_state, live, credit, masks, measures)
             gap = jnp.abs(jax.lax.stop_gradient(log_prob) - rollout)
             return loss, metrics | {"rollout_gap": Mean.of(gap, credit.mask)}
@@ -124,4 +129,4 @@ def bind(method: Method, passes: Passes, shardings: Any, *, updates_per_batch: i
         assigned, method_state, metrics = assign_jit(state.method_state, batch, facts)
         return dataclasses.replace(state, method_state=method_state), assigned, metrics
 
-    return Binding(schedule, passes, facts, credit, gradient)
+    return Binding(schedule, passes, facts, credit, of_update, gradient)

@@ -90,6 +90,7 @@ def make_packed_learner(
         state: TrainState, batch: Batch, facts: LogProbs, credit: Credit, update: Int[Array, ""]
     ) -> tuple[Totals, Measures, tuple[Any, Array]]:
         """Nothing summed yet, in the shape of the sum; measures in the places of the rollout batch."""
+        update = update % updates_per_batch
         cut = update_batch((batch.sequences, batch.masks, credit), update, updates_per_batch, mesh)
         measures, counts, empty = open_update(method, *cut)
         measures = back_in_batch(measures, update, updates_per_batch, mesh)
@@ -108,6 +109,7 @@ def make_packed_learner(
     put_jit = jax.jit(put, donate_argnums=0, out_shardings=along_prompts)
     blank_jit = jax.jit(blank, out_shardings=along_prompts)
     scores_jit = jax.jit(bound.passes.scores, out_shardings=along_prompts)
+    of_update_jit = jax.jit(bound.of_update, out_shardings=along_prompts)
     start_jit = jax.jit(start, out_shardings=(totals_shardings, along_prompts, everywhere))
     accumulate_jit = jax.jit(accumulate, donate_argnums=0, out_shardings=totals_shardings)
     apply_jit = jax.jit(apply, donate_argnums=0, out_shardings=(shardings, everywhere))
@@ -144,8 +146,8 @@ def make_packed_learner(
     ) -> tuple[TrainState, StepReport]:
         batch, plan = packed
         totals, measures, tokens = start_jit(state, batch, facts, credit, update)
-        data = (facts, batch.rollout, credit, batch.masks, measures)
-        for micro_batch in plan.updates[int(update)]:
+        data = (of_update_jit(facts, update), batch.rollout, credit, batch.masks, measures)
+        for micro_batch in plan.updates[int(update) % updates_per_batch]:
             piece = take_jit(batch.sequences, data, *micro_batch)
             totals = accumulate_jit(totals, state.params, state.method_state, piece)
         return apply_jit(state, totals, tokens)

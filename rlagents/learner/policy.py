@@ -43,8 +43,8 @@ def make_learner(
 
     ``shardings`` is the ``TrainState`` of shardings that the state was created with. Each rollout batch gives
     ``epochs * updates_per_batch`` updates of ``p / updates_per_batch`` prompts, computed ``prompts_per_micro_batch`` at
-    a time. With a single update ``old`` is the gradient-free policy itself, so that the ratio is exactly 1 and no pass
-    is spent on it; with several it is computed once, before the first.
+    a time. In the first update ``old`` is the gradient-free policy itself, so that the ratio is exactly 1; for the
+    others, where there are any, it is computed once, before the first.
 
     Raises ValueError for counts below 1, and at the first call for prompts that do not divide.
     """
@@ -70,7 +70,8 @@ def make_learner(
     def step(
         state: TrainState, batch: Batch, facts: LogProbs, credit: Credit, update: Int[Array, ""]
     ) -> tuple[TrainState, StepReport]:
-        batch, facts, credit = update_batch((batch, facts, credit), update, updates_per_batch, mesh)
+        whole = (batch, bound.of_update(facts, update), credit)
+        batch, facts, credit = update_batch(whole, update % updates_per_batch, updates_per_batch, mesh)
         measures, counts, empty = open_update(method, batch.sequences, batch.masks, credit)
 
         def place(totals: Totals) -> Totals:

@@ -24,12 +24,15 @@ def detach(tree: T) -> T:
     return jax.tree.map(jax.lax.stop_gradient, tree)
 
 
-def on_policy(logprobs: LogProbs) -> LogProbs:
-    """``logprobs`` with ``old = stop_gradient(policy)``, so that every ratio is exactly 1.
+def on_policy(logprobs: LogProbs, where: Bool[Array, "p g t"] | bool = True) -> LogProbs:
+    """``logprobs`` with ``old = stop_gradient(policy)``, so that every ratio is exactly 1; elsewhere ``old`` as it is.
 
-    Right where a rollout batch gets a single update: the policy being differentiated is the one that sampled.
+    Right for the first update from a rollout batch: the policy being differentiated is the one that sampled. As a fact,
+    ``old`` comes from another program, which rounds differently; a stage with a kink at ``old``, such as a penalty on
+    any fall of the likelihood, would then charge about half of the tokens for rounding.
     """
-    return replace(logprobs, old=detach(logprobs.policy))
+    policy = detach(logprobs.policy)
+    return replace(logprobs, old=policy if where is True else jnp.where(where, policy, logprobs.old))
 
 
 def _shown(x: Any, where: Bool[Array, "..."]) -> Array:

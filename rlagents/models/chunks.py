@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from rlagents import sharding
 from rlagents.row_chunks import RowChunks
 
 
@@ -17,12 +18,15 @@ def one_row(x: Float[Array, "*batch d"]) -> Float[Array, "n d"]:
 
 
 def chunk_positions(batch: tuple[int, ...], length: int, chunk_tokens: int) -> int:
-    """Positions of a chunk that holds ``chunk_tokens`` tokens of a batch at most, but one position at least.
+    """Positions of a chunk that holds ``chunk_tokens`` tokens of a device at most, but one position at least.
 
-    A chunk takes the same positions of every row, so that a batch that is split over devices stays so. Chunks are as
-    even as can be: a row a little longer than one is not padded to two.
+    A chunk takes the same positions of every row, so that a batch that is split over devices stays so: its first axis,
+    inside ``sharding.activations_over``, where it divides. Chunks are as even as can be: a row a little longer than one
+    is not padded to two.
     """
-    most = max(1, chunk_tokens // max(1, math.prod(batch)))
+    shards = sharding.row_shards()
+    rows = math.prod(batch) // (shards if batch and batch[0] % shards == 0 else 1)
+    most = max(1, chunk_tokens // max(1, rows))
     return -(-length // max(1, -(-length // most)))
 
 
