@@ -69,8 +69,8 @@ def check_sampler(config: Config, prompt_shards: int, *, trains: bool) -> None:
             if is_whole(longest) and longest >= sizes.max_member_tokens:
                 raise ValueError(
                     f"sampler.share_prefix is False, so that a member holds its whole prompt, of at most {longest} "
-                    f"tokens ({name}); sampler.max_member_tokens is {sizes.max_member_tokens} and leaves no room for a turn. "
-                    f"Give sampler.max_member_tokens > {longest}, best with room for the response too."
+                    f"tokens ({name}); sampler.max_member_tokens is {sizes.max_member_tokens} and leaves no room for a "
+                    f"turn. Give sampler.max_member_tokens > {longest}, best with room for the response too."
                 )
     for name in ("evaluation.samples_per_task", *(["rl.group_size"] if trains and config.rl.steps else [])):
         members = value_of(config, name)
