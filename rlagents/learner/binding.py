@@ -104,14 +104,16 @@ def bind(method: Method, passes: Passes, shardings: Any, *, updates_per_batch: i
         )
 
     def of_update(facts: LogProbs, update: Array | np.int32) -> LogProbs:
+        if facts.old is None:  # there is but one update
+            return facts
         # No log-probability is infinite upwards: it stands for what only the gradient pass knows.
-        return facts if single else dataclasses.replace(facts, old=jnp.where(update == 0, jnp.inf, facts.old))
+        return dataclasses.replace(facts, old=jnp.where(update == 0, jnp.inf, facts.old))
 
     def gradient(params: Params, method_state: Any, piece: tuple[Sequences, TokenData]) -> Totals:
         def term(log_prob: Array, entropy: Array, data: TokenData) -> tuple[Array, Metrics]:
             facts, rollout, credit, masks, measures = data
             live = dataclasses.replace(facts, policy=log_prob, entropy=entropy)
-            live = border.on_policy(live, True if single else jnp.isposinf(live.old))
+            live = border.on_policy(live, live.old is None or jnp.isposinf(live.old))
             loss, metrics = method.loss(method_state, live, credit, masks, measures)
             gap = jnp.abs(jax.lax.stop_gradient(log_prob) - rollout)
             return loss, metrics | {"rollout_gap": Mean.of(gap, credit.mask)}

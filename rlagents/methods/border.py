@@ -31,8 +31,8 @@ def on_policy(logprobs: LogProbs, where: Bool[Array, "p g t"] | bool = True) -> 
     ``old`` comes from another program, which rounds differently; a stage with a kink at ``old``, such as a penalty on
     any fall of the likelihood, would then charge about half of the tokens for rounding.
     """
-    policy = detach(logprobs.policy)
-    return replace(logprobs, old=policy if where is True else jnp.where(where, policy, logprobs.old))
+    policy, old = detach(logprobs.policy), logprobs.old
+    return replace(logprobs, old=policy if old is None or where is True else jnp.where(where, policy, old))
 
 
 def _shown(x: Any, where: Bool[Array, "..."]) -> Array:
