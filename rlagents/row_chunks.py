@@ -26,8 +26,7 @@ class RowChunks(NamedTuple):
 
         Numbers divide without remainder, so that nothing is padded.
         """
-        shards = sharding.row_shards()
-        shards = shards if prompts % shards == 0 else 1
+        shards = sharding.shards_of(prompts)
         if chunk_tokens is None:
             return cls(shards, prompts, members)
         rows = chunk_tokens // max(1, row_tokens)

@@ -171,6 +171,12 @@ def row_shards() -> int:
     return 1 if mesh.empty else prompt_shards(mesh)
 
 
+def shards_of(rows: int) -> int:
+    """``row_shards`` where so many rows divide over them, else 1."""
+    shards = row_shards()
+    return shards if rows % shards == 0 else 1
+
+
 def shard_batch(batch: Any, mesh: Mesh) -> Any:
     """Place a host batch (leaves ``[p, ...]``, this process's prompts) on the devices, split along ``p``.
 

@@ -148,7 +148,7 @@ LEAST = {
     **dict.fromkeys(("layers", "d", "heads", "kv-heads", "ffn", "prompts", "group", "prompt-len", "gen"), 1),
     **{"vocab": 2, "head-dim": 0, "train-micro": 0, "warmup": 1, "iters": 1, "beta": 0, "lr": 0, "block-steps": 1},
     **dict.fromkeys(("loss-chunk-tokens", "head-chunk-tokens", "layer-chunk-tokens"), 0),
-    **{"attention-chunk-logits": 0, "activation-gigabytes": 0},
+    **{"attention-chunk-logits": 0, "attention-parts": 0, "activation-gigabytes": 0},
 }
 
 

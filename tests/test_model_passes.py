@@ -155,6 +155,7 @@ def test_without_the_entropys_gradient_too(params):
 
     plain = gradient(**PLAIN)
     assert relative_error(gradient(), plain) < 1e-5
+    assert relative_error(gradient(loss_chunk_tokens=1, head_chunk_tokens=1), plain) < 1e-5
     assert relative_error(gradient(loss_chunk_tokens=0, head_chunk_tokens=1), plain) < 1e-5
 
 

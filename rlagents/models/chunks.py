@@ -24,8 +24,7 @@ def chunk_positions(batch: tuple[int, ...], length: int, chunk_tokens: int) -> i
     inside ``sharding.activations_over``, where it divides. Chunks are as even as can be: a row a little longer than one
     is not padded to two.
     """
-    shards = sharding.row_shards()
-    rows = math.prod(batch) // (shards if batch and batch[0] % shards == 0 else 1)
+    rows = math.prod(batch) // sharding.shards_of(batch[0] if batch else 1)
     most = max(1, chunk_tokens // max(1, rows))
     return -(-length // max(1, -(-length // most)))
 
