@@ -29,9 +29,20 @@ from rlagents.sampling import Sampler, SamplingRule
 from rlagents.types import Batch, Params
 
 
+@dataclass(frozen=True)
+class RandomParams:
+    """``make_params`` of an experiment that starts from scratch; see :func:`random_params`."""
+
+    decoder: models.DecoderConfig
+
+    def __call__(self, key: jax.Array, shardings: Any) -> Params:
+        """Draw the weights from ``key``."""
+        return jax.jit(partial(models.init_params, self.decoder), out_shardings=shardings)(key)
+
+
 def random_params(decoder: models.DecoderConfig) -> Callable[[jax.Array, Any], Params]:
     """``make_params`` of an experiment that starts from random weights, each created in its sharding."""
-    return lambda key, shardings: jax.jit(partial(models.init_params, decoder), out_shardings=shardings)(key)
+    return RandomParams(decoder)
 
 
 def abstract_params(decoder: models.DecoderConfig) -> Params:

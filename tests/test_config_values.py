@@ -10,6 +10,7 @@ from ml_collections import ConfigDict, config_flags
 from experiments.quickstart import procedural
 from experiments.rc_grpo import bfcl
 from rlagents import command_line, config_checks, machinery, reinforce
+from rlagents.interruption import Interruption
 from rlagents.timing import PhaseTimer
 from tests.refusing import changed, refusal
 from tests.test_train import CONFIG_FILE, ROOT
@@ -120,6 +121,6 @@ def test_the_learner_takes_what_the_sampler_records(rule, temperature, experimen
     made, learner, used = changed({"rule": ConfigDict(rule), "rl.steps": 0}), mock.Mock(), []
     monkeypatch.setattr(reinforce, "learner", learner)
     monkeypatch.setattr(machinery, "model_passes", lambda decoder, temperature, **options: used.append(temperature))
-    reinforce.reinforce(machinery.assemble(made, experiment), tmp_path, mock.Mock(), PhaseTimer())
+    reinforce.reinforce(machinery.assemble(made, experiment), tmp_path, mock.Mock(), PhaseTimer(), Interruption())
     assert learner.make_learner.called
     assert used == [temperature]
