@@ -125,7 +125,9 @@ def check_restore_from(machinery: Machinery, workdir: Path) -> None:
             check_params_of(Path(source), placed_params(machinery))
 
 
-def _abstract(machinery: Machinery) -> Params:
+def placed_params(machinery: Machinery) -> Params:
+    """Shapes, dtypes and places of a run's weights: what they are restored into. Nothing is allocated."""
+
     def placed(leaf: Any, sharding: Any) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
 

@@ -118,6 +118,7 @@ class Machinery:
             step=step,
             member_messages=self.experiment.member_messages,
             forced_prefix=self.forced_prefix(),
+            wait_for_tools=self.config.rl.wait_for_tools,
         )
         return sample_informative(
             stream.take,
@@ -152,6 +153,7 @@ class Machinery:
             category=self.experiment.category,
             member_messages=self.experiment.evaluation_messages,
             forced_prefix=self.forced_prefix(),
+            wait_for_tools=self.config.rl.wait_for_tools,
         )
 
     def close(self) -> None:
@@ -174,6 +176,7 @@ def assemble(config: Config, experiment: Experiment, *, trains: bool = True) -> 
     section_checks.check_rule(config, trains=trains)
     section_checks.check_passes(config, experiment.decoder)
     section_checks.check_workers(config)
+    section_checks.check_checkpoint(config)
     limits = _limits("limits", config.limits, experiment.environment)
     evaluation_limits = _limits("evaluation.limits", config.evaluation.limits, experiment.environment)
     mesh = sharding.make_mesh(**config.mesh)
