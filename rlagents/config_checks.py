@@ -49,7 +49,7 @@ def check_counts(config: Config) -> None:
             f"rl.over_sample is {over_sample!r}; give a number >= 1 (1.0 draws no more than is trained on) and <= "
             f"{_MOST_OVER_SAMPLE}."
         )
-    for name in ("rl.stop_early", "buckets.share_prefix"):
+    for name in ("rl.stop_early", "rl.reuse_policy_as_old", "buckets.share_prefix"):
         check_flag(name, value_of(config, name))
     if config.rl.members_per_micro_batch is not None:
         _check_at_least(1, config, "rl.members_per_micro_batch")

@@ -30,6 +30,7 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
         "updates_per_batch",
         "epochs",
         "pack_micro_batches",
+        "reuse_policy_as_old",
         "over_sample",
         "max_draws",
         "stop_early",

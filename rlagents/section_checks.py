@@ -59,7 +59,8 @@ def check_sampler(config: Config, prompt_shards: int, *, trains: bool) -> None:
     values = bound.arguments
     with _named("sampler"):
         check_blocks_in_flight(values["blocks_in_flight"])
-        check_flag("share_prefix", values["share_prefix"])
+        for name in ("share_prefix", "few_query_attention"):
+            check_flag(name, values[name])
         sizes = sizes_of(**{field.name: values[field.name] for field in dataclasses.fields(Sizes)})
         for name in ("num_groups", "num_rows"):
             check_split(name, getattr(sizes, name), prompt_shards)

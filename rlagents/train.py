@@ -136,6 +136,7 @@ def reinforce(machinery: Machinery, workdir: Path, params: Params, timer: PhaseT
         prompts_per_micro_batch=options.prompts_per_micro_batch,
         updates_per_batch=options.updates_per_batch,
         epochs=options.epochs,
+        reuse_policy_as_old=options.reuse_policy_as_old,
     )
     with contextlib.ExitStack() as stack:
         checkpoints = stack.enter_context(Checkpoints(workdir / "checkpoints", keep_last=config.checkpoint.keep_last))

@@ -25,6 +25,7 @@ WRONG = [
     ],
     *[(f"sampler.{name}", 0.5, "; give a whole") for name in ("prefill_groups", "block_steps")],
     ("sampler.share_prefix", "no", "; give True or False"),
+    ("sampler.few_query_attention", 1, "; give True or False"),
     *[("sampler.blocks_in_flight", value, "; give 2, or 1 to read") for value in (3, 2.0, *NO_SIZES)],
     *[
         (f"passes.{name}", value, "; give a whole number >= 0.")

@@ -112,6 +112,36 @@ def test_prepare_runs_only_what_is_needed():
     assert facts.rollout is None
 
 
+@pytest.mark.parametrize("updates", [1, 2])
+def test_computing_old_for_every_update_changes_nothing_but_rounding(updates):
+    """What is switched off: the first update takes ``old`` from its own pass; a single one needs no other."""
+    batch, ends = toy_policy.random_batch(4), []
+    _, shardings = learner_of(WITH_KL, SGD, updates, 1)
+    for reuse in (True, False):
+        learner = make_learner(
+            WITH_KL,
+            WHOLE,
+            SGD,
+            shardings,
+            prompts_per_micro_batch=2,
+            updates_per_batch=updates,
+            reuse_policy_as_old=reuse,
+        )
+        start = new_state(WITH_KL, SGD, shardings)
+        state, reports, facts, _ = learn(learner, start, batch, toy_policy.init_params(1))
+        ends.append((state.params, [report.loss for report in reports]))
+    assert facts.old is not None
+    seen = learner.prepare(toy_policy.init_params(1), toy_policy.init_params(1), batch).old
+    _, (report, *_), *_ = learn(
+        learner._replace(prepare=lambda *_: dataclasses.replace(facts, old=seen)),
+        new_state(WITH_KL, SGD, shardings),
+        batch,
+    )
+    assert abs(float(report.metrics["ratio"].value) - 1) > 1e-4, "the first update reads the fact"
+    for reused, computed in zip(*map(jax.tree.leaves, ends), strict=True):
+        np.testing.assert_allclose(reused, computed, rtol=1e-5, atol=1e-6)
+
+
 def test_a_missing_reference_is_named():
     learner, shardings = learner_of(WITH_KL, SGD, 1, 1)
     with pytest.raises(ValueError, match="pass reference_params to prepare"):

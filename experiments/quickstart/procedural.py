@@ -68,6 +68,7 @@ def get_config() -> ConfigDict:
                 # On a CPU the host works on the cores that decode: nothing is gained by sending blocks ahead.
                 "blocks_in_flight": 1,
                 "share_prefix": True,
+                "few_query_attention": True,
             },
             "supervised": {
                 "steps": 600,
@@ -93,6 +94,7 @@ def get_config() -> ConfigDict:
                 "epochs": 1,
                 # Member buckets of 40, 80 and 128 spare a third of the positions; 36 steps do not repay compiling.
                 "pack_micro_batches": False,
+                "reuse_policy_as_old": True,
                 "members_per_micro_batch": config_dict.placeholder(object),  # int would refuse None on the command line
                 "over_sample": 1.0,
                 "max_draws": 1,

@@ -47,6 +47,7 @@ def smollm2_135m() -> ConfigDict:
                 # On a CPU the host works on the cores that decode: nothing is gained by sending blocks ahead.
                 "blocks_in_flight": 1,
                 "share_prefix": True,
+                "few_query_attention": True,
             },
             "supervised": {"steps": 0},
             "rl": {
@@ -58,6 +59,7 @@ def smollm2_135m() -> ConfigDict:
                 "updates_per_batch": 1,
                 "epochs": 1,
                 "pack_micro_batches": True,
+                "reuse_policy_as_old": True,
                 "over_sample": 1.0,
                 "max_draws": 1,
                 "stop_early": True,

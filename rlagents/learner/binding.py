@@ -48,7 +48,7 @@ class Binding(NamedTuple):
     """``(scores, blank, params, reference_params, batch) -> facts``; ``scores(params)`` runs the whole batch."""
     credit: Callable[[TrainState, Batch, LogProbs], tuple[TrainState, Credit, Metrics]]
     of_update: Callable[[LogProbs, Array | np.int32], LogProbs]
-    """Facts as an update sees them: in the first, nothing has moved, and ``old`` is the policy itself."""
+    """Facts as an update sees them: in the first, nothing has moved, and ``old`` may be the policy itself."""
     gradient: Callable[[Params, Any, tuple[Sequences, TokenData]], Totals]
     """``(params, method_state, (sequences, data)) -> totals`` of any prompts of an update batch."""
 
@@ -69,14 +69,23 @@ def open_update(method: Method, sequences: Sequences, masks: Masks, credit: Cred
     return Opened(measures, token_counts(sequences, masks, credit.mask), empty)
 
 
-def bind(method: Method, passes: Passes, shardings: Any, *, updates_per_batch: int, epochs: int) -> Binding:
+def bind(
+    method: Method,
+    passes: Passes,
+    shardings: Any,
+    *,
+    updates_per_batch: int,
+    epochs: int,
+    reuse_policy_as_old: bool,
+) -> Binding:
     """Bind ``method`` to a model, for ``epochs * updates_per_batch`` updates from each rollout batch.
 
-    In the first update ``old`` is the gradient-free policy itself; in those after it, a fact.
+    In the first update ``old`` is the gradient-free policy itself, in those after it a fact; without
+    ``reuse_policy_as_old`` it is a fact in all.
     """
     schedule = (*np.arange(updates_per_batch * epochs, dtype=np.int32),)
     single = len(schedule) == 1
-    wanted = method.needs if single else method.needs | {"old"}
+    wanted = method.needs if single and reuse_policy_as_old else method.needs | {"old"}
     mesh = shardings.step.mesh
     passes = split_over(mesh, passes)
 
@@ -104,7 +113,7 @@ def bind(method: Method, passes: Passes, shardings: Any, *, updates_per_batch: i
         )
 
     def of_update(facts: LogProbs, update: Array | np.int32) -> LogProbs:
-        if facts.old is None:  # there is but one update
+        if facts.old is None or not reuse_policy_as_old:
             return facts
         # No log-probability is infinite upwards: it stands for what only the gradient pass knows.
         return dataclasses.replace(facts, old=jnp.where(update == 0, jnp.inf, facts.old))

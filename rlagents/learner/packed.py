@@ -44,6 +44,7 @@ def make_packed_learner(
     member_buckets: tuple[int, ...],
     updates_per_batch: int = 1,
     epochs: int = 1,
+    reuse_policy_as_old: bool = True,
 ) -> Learner:
     """``make_learner`` whose micro-batches are cut to ``prefix_buckets`` (``l``) and ``member_buckets`` (``t``).
 
@@ -70,7 +71,14 @@ def make_packed_learner(
     mesh = shardings.step.mesh
     along_prompts, everywhere = sharding.prompt_sharding(mesh), sharding.replicated(mesh)
     totals_shardings = (everywhere, shardings.params)
-    bound = bind(method, passes, shardings, updates_per_batch=updates_per_batch, epochs=epochs)
+    bound = bind(
+        method,
+        passes,
+        shardings,
+        updates_per_batch=updates_per_batch,
+        epochs=epochs,
+        reuse_policy_as_old=reuse_policy_as_old,
+    )
 
     def take(
         sequences: Sequences, data: Any, rows: Array, prefix_tokens: int, member_tokens: int

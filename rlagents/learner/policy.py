@@ -38,13 +38,15 @@ def make_learner(
     prompts_per_micro_batch: int,
     updates_per_batch: int = 1,
     epochs: int = 1,
+    reuse_policy_as_old: bool = True,
 ) -> Learner:
     """Bind a method to a model and an optimizer.
 
     ``shardings`` is the ``TrainState`` of shardings that the state was created with. Each rollout batch gives
     ``epochs * updates_per_batch`` updates of ``p / updates_per_batch`` prompts, computed ``prompts_per_micro_batch`` at
     a time. In the first update ``old`` is the gradient-free policy itself, so that the ratio is exactly 1; for the
-    others, where there are any, it is computed once, before the first.
+    others, where there are any, it is computed once, before the first. ``reuse_policy_as_old=False`` computes it for
+    all, at the cost of one forward pass where there is a single update.
 
     Raises ValueError for counts below 1, and at the first call for prompts that do not divide.
     """
@@ -54,7 +56,14 @@ def make_learner(
             f"{prompts_per_micro_batch}, {updates_per_batch} and {epochs}"
         )
     mesh = shardings.step.mesh
-    bound = bind(method, passes, shardings, updates_per_batch=updates_per_batch, epochs=epochs)
+    bound = bind(
+        method,
+        passes,
+        shardings,
+        updates_per_batch=updates_per_batch,
+        epochs=epochs,
+        reuse_policy_as_old=reuse_policy_as_old,
+    )
 
     def place(batch: Batch) -> tuple[Batch, dict[str, float]]:
         return sharding.shard_batch(batch, mesh), {}

@@ -14,9 +14,9 @@ from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Array, Bool, Float, Int, UInt
 
 from rlagents.models import decoder
+from rlagents.models.attention import Backend
 from rlagents.models.config import DecoderConfig
 from rlagents.models.decoder import KV
-from rlagents.sampling.attention import few_queries
 from rlagents.sampling.keys import row_keys, token_keys
 from rlagents.sampling.rule import SamplingRule, draw
 from rlagents.sampling.state import Rows, SamplerState, Window, first_tokens, put_rows, take_rows
@@ -105,7 +105,9 @@ class _Carry(NamedTuple):
 
 
 @partial(
-    jax.jit, static_argnames=("config", "rule", "steps", "group_size", "window", "sharding"), donate_argnames=("state",)
+    jax.jit,
+    static_argnames=("config", "rule", "steps", "group_size", "window", "backend", "sharding"),
+    donate_argnames=("state",),
 )
 def decode_block(
     config: DecoderConfig,
@@ -123,6 +125,7 @@ def decode_block(
     steps: int,
     group_size: int,
     window: Window,
+    backend: Backend,
     sharding: NamedSharding,
 ) -> tuple[SamplerState, Sampled]:
     """Sample up to ``steps`` tokens a row, fewer where all rows have stopped.
@@ -148,6 +151,7 @@ def decode_block(
       steps: block length.
       group_size: upper bound on rows that share a prefix.
       window: holds the prefixes of all rows that do something, and their own tokens up to the block's end.
+      backend: computes attention.
       sharding: of KV.
     """
     width = rows.index.shape[0]
@@ -172,7 +176,7 @@ def decode_block(
             rows.prefix_length,
             rows.group,
             max_rows_per_prefix=min(group_size, width),
-            backend=few_queries,
+            backend=backend,
         )
         logits = decoder.logits(config, params, hidden[:, 0])
         token, log_prob = draw(rule, token_keys(keys, rows.position + count + 1), logits)

@@ -10,8 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
+from rlagents.models.blockwise import xla
 from rlagents.models.config import DecoderConfig
 from rlagents.models.modules import logical_axes
+from rlagents.sampling.attention import few_queries
 from rlagents.sampling.decode import Sampled, decode_block, extend_rows, nothing_sampled, prefill_prefixes
 from rlagents.sampling.rows import Table
 from rlagents.sampling.rule import SamplingRule
@@ -52,14 +54,30 @@ class BlockInFlight:
 class Device:
     """Weights, state and calls; none of them waits. Buffers of the state are taken over by each call."""
 
-    def __init__(self, config: DecoderConfig, mesh: Mesh, sizes: Sizes, rule: SamplingRule, stop_ids: Sequence[int]):
+    def __init__(
+        self,
+        config: DecoderConfig,
+        mesh: Mesh,
+        sizes: Sizes,
+        rule: SamplingRule,
+        stop_ids: Sequence[int],
+        *,
+        few_query_attention: bool,
+    ):
         self.sizes = sizes
         self._config = config
         self._mesh = mesh
         sharding = kv_sharding(mesh, config.num_kv_heads)
         self._prefill = partial(prefill_prefixes, config, sharding=sharding)
         self._extend = partial(extend_rows, config, sharding=sharding)
-        self._decode = partial(decode_block, config, rule=rule, steps=sizes.block_steps, sharding=sharding)
+        self._decode = partial(
+            decode_block,
+            config,
+            rule=rule,
+            steps=sizes.block_steps,
+            backend=few_queries if few_query_attention else xla,
+            sharding=sharding,
+        )
         self._stop_ids = np.array(sorted(stop_ids), np.int32)
         self._nothing = jax.device_put(nothing_sampled(sizes.block_steps, sizes.decode_rows), replicated(mesh))
         self._params: Params = None

@@ -56,6 +56,8 @@ class Sampler:
       blocks_in_flight: 2 sends the next block before the host looks at the one under way, 1 afterwards; the tokens are
         the same (:mod:`rlagents.sampling.pipeline`).
       share_prefix: False gives every member its whole prompt, as does ``max_prefix_tokens`` 0; the tokens are the same.
+      few_query_attention: attention of decode steps with the keys on the left of the product
+        (:mod:`rlagents.sampling.attention`); False computes it as everywhere else.
       rule: temperature and truncation.
       mesh: devices to spread over (``rlagents.sharding``); None is the first local one. Slots and rows must divide
         over ``data x fsdp``.
@@ -86,6 +88,7 @@ class Sampler:
         block_steps: int = 16,
         blocks_in_flight: int = 2,
         share_prefix: bool = True,
+        few_query_attention: bool = True,
         rule: SamplingRule = SamplingRule(),  # noqa: B008 (frozen)
         mesh: Mesh | None = None,
         version: int = 0,
@@ -116,7 +119,12 @@ class Sampler:
             max_member_tokens=max_member_tokens,
         )
         self._device = Device(
-            config, single_device_mesh() if mesh is None else mesh, sizes, rule, sorted(set(stop_token_ids))
+            config,
+            single_device_mesh() if mesh is None else mesh,
+            sizes,
+            rule,
+            sorted(set(stop_token_ids)),
+            few_query_attention=few_query_attention,
         )
         self._device.expect_group(largest_group)
         self._unfilled: dict[int, list[int]] = {}  # slot -> prefix that has no KV yet
