@@ -1,21 +1,28 @@
 """The supervised phase: the policy learns from demonstrations before it is rewarded for anything."""
 
+import contextlib
 import dataclasses
 from collections.abc import Iterator
+from pathlib import Path
 
+import jax
 import numpy as np
 
-from rlagents import learner
+from rlagents import learner, models
+from rlagents.checkpoints import Checkpoints, RunRecord
+from rlagents.data.prefetch import prefetched
 from rlagents.data.streams import shuffled
 from rlagents.experiment import Experiment
 from rlagents.facts import Task
 from rlagents.learner.supervised import SupervisedStep
 from rlagents.machinery import Machinery
+from rlagents.metrics import MetricsWriter
 from rlagents.rollouts.collate import collate
 from rlagents.rollouts.experts import Demonstration, expert_trajectory
 from rlagents.rollouts.trajectory import Trajectory
 from rlagents.sharding import shard_batch
-from rlagents.types import Batch
+from rlagents.timing import OneStepLate, PhaseTimer
+from rlagents.types import Batch, Params
 
 
 class Traces:
@@ -82,3 +89,43 @@ def make_step(machinery: Machinery, optimizer: learner.Optimizer, shardings: lea
         shardings,
         prompts_per_micro_batch=machinery.config.supervised.prompts_per_micro_batch,
     )
+
+
+def warm_up(machinery: Machinery, workdir: Path, timer: PhaseTimer) -> Params:
+    """Maximum likelihood on demonstrations; returns the weights. Goes on from, and ends with, a checkpoint."""
+    config, experiment = machinery.config, machinery.experiment
+    params, steps = machinery.make_params(), config.supervised.steps
+    if steps == 0:
+        return params
+    axes, optimizer = models.logical_axes(experiment.decoder), experiment.supervised_optimizer
+    shardings = learner.state_shardings(params, optimizer, (), axes, machinery.mesh)
+    state = learner.create_state(params, optimizer, (), jax.random.key(config.seed), shardings)
+    with Checkpoints(workdir / "warm_up", keep_last=1) as checkpoints:
+        first = checkpoints.latest_step() or 0
+        if first:
+            state, stored = checkpoints.restore(learner.abstract_state(params, optimizer, (), shardings))
+            timer.resume(stored.run["elapsed_seconds"])
+        if first == steps:
+            return state.params
+        step_once = make_step(machinery, optimizer, shardings)
+        batches = contextlib.closing(prefetched(trace_batches(machinery, first)))
+        late = OneStepLate[tuple[int, learner.StepReport]]()
+        with MetricsWriter(workdir / "warm_up.jsonl", first_step=first) as writer, batches as ready:
+
+            def write(item: tuple[int, learner.StepReport] | None) -> None:
+                if item is not None:
+                    step, report = item
+                    learner.check_finite(report)
+                    values = learner.report_values(report)
+                    writer.write(step, values)
+                    if (step + 1) % 25 == 0 or step + 1 == steps:
+                        print(f"warm-up {step + 1}/{steps}  loss {values['loss']:.3f}", flush=True)
+
+            for step, batch in zip(range(first, steps), ready):
+                state, report = step_once(state, batch.sequences, batch.masks)
+                write(late.put((step, report)))
+                if (step + 1) % config.checkpoint.every_steps == 0 or step + 1 == steps:
+                    write(late.last())  # what a checkpoint has behind it is written down
+                    run = {"elapsed_seconds": timer.elapsed_seconds}
+                    checkpoints.save(step + 1, state, RunRecord(position={"batches": step + 1}, run=run))
+    return state.params

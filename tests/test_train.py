@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from experiments.quickstart import procedural, summarize
-from rlagents import evaluate, step_log, train
+from rlagents import evaluate, learner, step_log, train
 from rlagents.checkpoints import Checkpoints
 from rlagents.compilation import planned_programs, programs_kept
 from rlagents.machinery import Machinery, assemble
@@ -144,7 +144,7 @@ def whole(tmp_path_factory):
 
         told(Machinery, "roll_out", lambda: (counts.append(len(compiled)), events.append("rollout")))
         told(jax, "block_until_ready", lambda: events.append("wait"))
-        told(train.learner, "check_finite", lambda: events.append("read"))
+        told(learner, "check_finite", lambda: events.append("read"))
         run(small_config(), workdir)
         counts.append(len(compiled))
     (workdir / "compiled.json").write_text(json.dumps({"counts": counts, "names": compiled, "events": events}))
@@ -225,7 +225,7 @@ def test_a_run_taken_away_and_started_again_is_the_run_never_interrupted(whole, 
     config, workdir = small_config(), tmp_path / "run"
     with monkeypatch.context() as patch:
         name = "report_values" if phase == "warm-up" else "mean_values"
-        owner = train.learner if phase == "warm-up" else step_log
+        owner = learner if phase == "warm-up" else step_log
         original, calls = getattr(owner, name), []
 
         def give_up(*arguments):
