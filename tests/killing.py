@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -56,19 +57,38 @@ def started(words: list[str]) -> subprocess.Popen[str]:
     )
 
 
+def killed(process: int) -> None:
+    """Taken away."""
+    os.kill(process, signal.SIGKILL)
+
+
+def asked(number: signal.Signals) -> Callable[[int], None]:
+    """Asked to stop."""
+    return lambda process: os.kill(process, number)
+
+
+def no_more_than(num_bytes: int) -> Callable[[int], None]:
+    """No file may grow beyond so many bytes: as on a full disk, the next write fails, and those after it."""
+
+    def strike(process: int) -> None:
+        _, hard = resource.prlimit(process, resource.RLIMIT_FSIZE)
+        resource.prlimit(process, resource.RLIMIT_FSIZE, (num_bytes, hard))
+
+    return strike
+
+
 def run(words: list[str]) -> Ended:
     """To its end."""
-    process = started(words)
-    output, _ = process.communicate(timeout=600)
-    return Ended(process.returncode, output)
+    return run_until(words, Path(), lambda workdir, elapsed: False)
 
 
-def run_until(words: list[str], workdir: Path, moment: Moment, number: int = signal.SIGKILL) -> Ended:
-    """To the ``moment``, at which the process gets the signal, or to its end if that comes first."""
+def run_until(words: list[str], workdir: Path, moment: Moment, strike: Callable[[int], None] = killed) -> Ended:
+    """To the ``moment``, at which ``strike(process id)`` is called, and on to its end."""
     process, start = started(words), time.monotonic()
     while process.poll() is None and not moment(workdir, time.monotonic() - start):
         time.sleep(_LOOK_SECONDS)
-    process.send_signal(number)
+    if process.poll() is None:
+        strike(process.pid)
     output, _ = process.communicate(timeout=600)
     return Ended(process.returncode, output)
 
@@ -133,8 +153,10 @@ def random_moments(seed: str, count: int, step_seconds: float) -> Iterator[Momen
     yield from (point() for point in order[:count])
 
 
-def untimed(path: Path) -> list[dict[str, float]]:
-    """The lines of a log without what depends on how long things took."""
+def untimed(path: Path) -> list[dict[str, float]] | None:
+    """The lines of a log without what depends on how long things took; None where there is no such log."""
+    if not path.exists():
+        return None
     return [{name: v for name, v in row.items() if not name.startswith(TIMED)} for row in read_metrics(path)]
 
 

@@ -1,44 +1,24 @@
 """Whatever becomes of a file of a checkpoint, the checkpoint is refused and the one before is gone back to."""
 
+import collections
 import json
 import shutil
 
 import pytest
 
-from rlagents.checkpoints import CheckpointError, Checkpoints, RunRecord, folders
+from rlagents.checkpoints import CheckpointError, Checkpoints, folders
 from rlagents.checkpoints.errors import DamagedError
 from rlagents.checkpoints.manifest import MANIFEST, check_manifest, write_manifest
 from rlagents.first_weights import resumed
 from rlagents.versions import code_versions
-from tests.checkpoint_faults import DAMAGES, files_of
+from tests.checkpoint_faults import CONFIG, DAMAGES, Stored, files_of, record, table, two_checkpoints
 from tests.test_checkpoints import bits, new_state, step_and_shardings, target
-
-CONFIG = {"seed": 5, "rl": {"steps": 3}}
-
-
-class Stored:
-    """Stands for a config: what is stored of one is all that is looked at."""
-
-    def __init__(self, values):
-        self.values = values
-
-    def to_json(self):
-        return json.dumps(self.values)
-
-
-def record(step, **changes):
-    run = {"elapsed_seconds": 1.0, "versions": code_versions()}
-    return RunRecord(**{"position": {"prompts": step}, "config": CONFIG, "run": run} | changes)
 
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
     """Checkpoints of steps 1 and 2, the second with a pending rollout."""
-    directory, (_, shardings) = tmp_path_factory.mktemp("two") / "checkpoints", step_and_shardings()
-    with Checkpoints(directory) as checkpoints:
-        checkpoints.save(1, new_state(shardings), record(1))
-        checkpoints.save(2, new_state(shardings, 1), record(2, pending={"groups": [[1.5]]}))
-    return directory
+    return two_checkpoints(tmp_path_factory.mktemp("two") / "checkpoints")
 
 
 @pytest.fixture
@@ -183,3 +163,18 @@ def test_other_versions_are_told_of_and_no_obstacle(tmp_path, capsys):
         checkpoints.save(1, new_state(shardings), record(1, run=run))
         assert resumed(checkpoints, Stored(CONFIG)).step == 1
     assert f"jax is {code_versions()['jax']}, was 0.0.1" in capsys.readouterr().out
+
+
+def test_the_table_of_faults_is_what_happens(tmp_path):
+    rows = table(tmp_path)
+    happens = collections.Counter(what for _, _, what in rows)
+    back = "refused and renamed; the run goes back to the one before, and says so"
+    refused = "refused; the run ends with exit code 2"
+    assert happens.keys() == {back, refused, "ignored and removed; the run goes on from the newest"}
+    assert happens[back] >= 4 * 5
+    assert {fault for fault, _, what in rows if what == refused} == {
+        "every checkpoint damaged",
+        "the only one was renamed before",
+        "of another config",
+        "of another decoder",
+    }

@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "durable": set(),
     "versions": set(),
     "checkpoints": {"argument_checks", "durable", "types", "learner", "sharding"},
-    "metrics": {"types"},
+    "metrics": {"durable", "types"},
     "models": {"types", "sharding", "row_chunks"},
     "sampling": {"argument_checks", "types", "sharding", "models"},
     "environments": {"facts", "tools"},

@@ -1,5 +1,7 @@
 """SIGKILL at any moment changes nothing: what a run leaves is, bit for bit, what it leaves uninterrupted."""
 
+import errno
+import os
 import signal
 import time
 
@@ -9,10 +11,12 @@ from rlagents.interruption import EXIT_CODE
 from tests import tiny_run
 from tests.effort import draws
 from tests.killing import (
+    asked,
     assert_same_run,
     command,
     final_state,
     lines_more,
+    no_more_than,
     position,
     random_moments,
     run,
@@ -80,10 +84,27 @@ def test_a_run_asked_to_stop_saves_first_and_goes_on_when_started_again(whole, c
         (signal.SIGTERM, there("warm_up.jsonl"), "of 3 of the warm-up, and saved; start again"),
         (signal.SIGINT, lines_more("metrics.jsonl", 1), "of 5, and saved; start again"),
     ):
-        ended = run_until(words, workdir, moment, number)
+        ended = run_until(words, workdir, moment, asked(number))
         assert ended.code == EXIT_CODE, ended.output
         assert said in ended.output
         assert "Traceback" not in ended.output
+    ended = run(words)
+    assert ended.code == 0, ended.output
+    assert_same_run(workdir, uninterrupted)
+
+
+def test_a_run_on_a_full_disk_says_so_and_with_room_is_the_run_never_interrupted(whole, cache, tmp_path):
+    uninterrupted, _ = whole("one epoch")
+    workdir = tmp_path / "run"
+    words = command("one epoch", workdir, cache)
+    ended = run_until(words, workdir, lines_more("metrics.jsonl", 1), no_more_than(10))
+    assert ended.code == 2, ended.output
+    last = ended.output.splitlines()[-1]
+    assert last.startswith("rlagents.train: ")
+    assert str(workdir) in last
+    assert "cannot be written" in last
+    assert os.strerror(errno.EFBIG) in last
+    assert "Traceback" not in ended.output
     ended = run(words)
     assert ended.code == 0, ended.output
     assert_same_run(workdir, uninterrupted)
