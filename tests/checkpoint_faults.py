@@ -1,4 +1,4 @@
-"""What can become of a checkpoint's files, and what happens then: ``python -m tests.checkpoint_faults`` prints a table."""
+"""What can become of a checkpoint's files, and what happens then; ``python -m tests.checkpoint_faults`` prints it."""
 
 import contextlib
 import io

@@ -10,6 +10,7 @@ from rlagents.checkpoints import CheckpointError, Checkpoints, folders
 from rlagents.checkpoints.errors import DamagedError
 from rlagents.checkpoints.manifest import MANIFEST, check_manifest, write_manifest
 from rlagents.first_weights import resumed
+from rlagents.metrics.lines import JsonLines
 from rlagents.versions import code_versions
 from tests.checkpoint_faults import CONFIG, DAMAGES, Stored, files_of, record, table, two_checkpoints
 from tests.test_checkpoints import bits, new_state, step_and_shardings, target
@@ -139,6 +140,20 @@ def test_what_was_being_written_is_no_checkpoint_and_is_removed(two, copied):
             state, stored = checkpoints.restore(target(shardings))
         assert bits(state) == bits(new_state(shardings, 1))
         assert stored.pending == {"groups": [[1.5]]}
+
+
+def test_a_log_of_steps_that_only_a_run_with_a_checkpoint_makes_is_no_fresh_start(tmp_path):
+    log, config = tmp_path / "metrics.jsonl", Stored(CONFIG)
+    config.checkpoint = {"every_steps": 2}
+    with Checkpoints(tmp_path / "checkpoints") as checkpoints:
+        assert resumed(checkpoints, config, log) is None
+        with JsonLines(log, max_bytes=20) as lines:
+            for step in range(4):
+                lines.write({"step": step})
+            assert resumed(checkpoints, config, log) is None  # taken away while the first was written
+            lines.write({"step": 4})
+        with pytest.raises(CheckpointError, match=r"metrics\.jsonl has lines up to step 4, but .* no checkpoint; put"):
+            resumed(checkpoints, config, log)
 
 
 def test_none_yet_is_a_fresh_start(tmp_path):
