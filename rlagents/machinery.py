@@ -143,6 +143,10 @@ class Machinery:
             forced_prefix=self.forced_prefix(),
         )
 
+    def pool_status(self) -> str:
+        """One line on the tool workers."""
+        return f"tool workers: {', '.join(f'{name} {count}' for name, count in self.pool.counts.items())}"
+
     def close(self) -> None:
         """End the tool workers."""
         self.pool.close()
@@ -163,6 +167,7 @@ def assemble(config: Config, experiment: Experiment, *, trains: bool = True) -> 
     section_checks.check_rule(config, trains=trains)
     section_checks.check_passes(config, experiment.decoder)
     section_checks.check_workers(config)
+    section_checks.check_watching(config)
     limits = _limits("limits", config.limits, experiment.environment)
     evaluation_limits = _limits("evaluation.limits", config.evaluation.limits, experiment.environment)
     mesh = sharding.make_mesh(**config.mesh)

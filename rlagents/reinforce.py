@@ -9,9 +9,11 @@ from pathlib import Path
 import jax
 
 from rlagents import learner, models
+from rlagents.alarms import AlarmError, make_watch
 from rlagents.checkpoints import Checkpoints, RunRecord
 from rlagents.machinery import Machinery
-from rlagents.metrics import MetricsWriter
+from rlagents.metrics import each_metrics
+from rlagents.metrics.run_log import RunLog
 from rlagents.progress import progress
 from rlagents.rollouts.ahead import RolloutsAhead
 from rlagents.rollouts.driver import Rollout
@@ -28,7 +30,8 @@ def reinforce(machinery: Machinery, workdir: Path, params: Params, timer: PhaseT
     """Rollout, credit, update, again and again from ``params``; evaluates before, in between and after.
 
     ``seconds/update`` of a step runs from its first pass to the published weights, which is the one time that the host
-    waits for the devices; what they computed beside the weights is read a step later.
+    waits for the devices; what they computed beside the weights is read a step later. Raises AlarmError, with a
+    checkpoint behind it, once an alarm is raised that ``alarms.stop`` names.
     """
     config, experiment, options = machinery.config, machinery.experiment, machinery.config.rl
     method, optimizer = experiment.method, experiment.optimizer
@@ -62,11 +65,12 @@ def reinforce(machinery: Machinery, workdir: Path, params: Params, timer: PhaseT
             pending = None if stored.pending is None else from_document(stored.pending)
             timer.resume(stored.run["elapsed_seconds"])
             print(f"going on after step {first}", flush=True)
-        metrics = stack.enter_context(MetricsWriter(workdir / "metrics.jsonl", first_step=first))
-        evaluations = stack.enter_context(MetricsWriter(workdir / "evaluations.jsonl", first_step=first + bool(first)))
+        written = stack.enter_context(RunLog(workdir, config.to_dict(), first_step=first, **config.logging))
+        watch = make_watch(**config.alarms)
+        watch.replay(each_metrics(workdir / "metrics.jsonl"))
         bar = stack.enter_context(contextlib.closing(progress(options.steps, sys.stdout, first_step=first)))
         stream, sampler = experiment.train_stream(position), machinery.make_sampler(state.params, version=first)
-        log = StepLog(metrics)
+        log = StepLog(written, watch, bar.tell)
 
         def roll_out(sampler: TurnSampler, step: int) -> Rollout:
             return machinery.roll_out(sampler, stream, step)
@@ -76,7 +80,7 @@ def reinforce(machinery: Machinery, workdir: Path, params: Params, timer: PhaseT
         def evaluate(step: int) -> None:
             with timer.phase("evaluation"):
                 evaluation = machinery.evaluate(sampler)
-            evaluations.write(step, evaluation.values() | {"seconds_since_start": timer.elapsed_seconds})
+            written.evaluation(step, evaluation.values() | {"seconds_since_start": timer.elapsed_seconds})
             write_conversations(workdir / "conversations" / f"held-out-{step:06d}.jsonl", evaluation.groups)
             print(f"held-out success after {step} steps: {evaluation}", flush=True)
 
@@ -121,13 +125,15 @@ def reinforce(machinery: Machinery, workdir: Path, params: Params, timer: PhaseT
             if ahead.pending is not None:
                 values["seconds/rollout_ahead"] = ahead.seconds
             log.put(Line(step, values, reports, credited))
-            bar.show(step, reward=values["reward"], tokens_per_second=pace)
+            bar.show(step, reward=values["reward"], tokens_per_second=pace, alarms=watch.on)
             evaluates = last or (config.evaluation.every_steps and done % config.evaluation.every_steps == 0)
             saves = last or done % config.checkpoint.every_steps == 0
-            if evaluates or saves:
+            if evaluates or saves or log.stopped:
                 log.flush()  # what an evaluation or a checkpoint has behind it is written down
             if evaluates:
                 evaluate(done)
-            if saves:
+            if saves or log.stopped:
                 save(done)
+            if log.stopped:
+                raise AlarmError(f"{log.stopped}; alarms.stop names it, and a checkpoint of step {done} is written")
         print(f"what each phase cost, compilation included:\n{timer.table()}", flush=True)

@@ -10,15 +10,18 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
+from rlagents.alarms import make_watch
 from rlagents.argument_checks import check_above, check_flag, check_whole, is_number, is_whole
 from rlagents.config_checks import check_split
 from rlagents.config_sections import value_of
 from rlagents.experiment import Config
+from rlagents.metrics.run_log import check_logging
 from rlagents.model_passes import model_passes
 from rlagents.models import DecoderConfig
 from rlagents.sampling import Sampler, SamplingRule
 from rlagents.sampling.pipeline import check_blocks_in_flight
 from rlagents.sampling.sizes import Sizes, sizes_of
+from rlagents.watchdog import check_watchdog
 
 
 def check_rule(config: Config, *, trains: bool) -> None:
@@ -89,6 +92,13 @@ def check_workers(config: Config) -> None:
             check_above(f"workers.{name}", value, 0)
         elif name != "rules":
             check_whole(f"workers.{name}", value, 1)
+
+
+def check_watching(config: Config) -> None:
+    """Alarms, logs and the watchdog can be made as their sections say. Raises ModuleNotFoundError for a missing log."""
+    for name, check in (("alarms", make_watch), ("logging", check_logging), ("watchdog", check_watchdog)):
+        with _named(name):
+            check(**config[name])
 
 
 def _whole_or_none(value: Any) -> bool:

@@ -15,20 +15,27 @@ from pathlib import Path
 
 from absl import app, flags, logging
 
+from rlagents.alarms import AlarmError
 from rlagents.checkpoints import CheckpointError
 from rlagents.command_line import parse_flags, read_options
 from rlagents.compilation import Compilations, compilers_memory_returned, described, planned_programs, programs_kept_by
+from rlagents.learner import NonFiniteError
 from rlagents.machinery import Machinery, assemble
 from rlagents.reinforce import reinforce
 from rlagents.timing import PhaseTimer
 from rlagents.warm_up import warm_up
+from rlagents.watchdog import Watchdog
 from rlagents.workdir import claim_workdir
 
 _START = time.perf_counter()
 
 
 def main(argv: list[str]) -> None:
-    """Read the command line, train, end the tool workers. Exits 2 for what the user has to mend."""
+    """Read the command line, train, end the tool workers.
+
+    Exits 2 for what the user has to mend, and 3 where learning itself failed: an alarm that stops the run, or updates
+    that were not finite.
+    """
     if len(argv) > 1:
         raise app.UsageError(f"unknown arguments {argv[1:]}; options begin with --")
     with compilers_memory_returned(), contextlib.ExitStack() as stack:
@@ -46,13 +53,17 @@ def main(argv: list[str]) -> None:
         except CheckpointError as error:
             print(f"rlagents.train: {error}", file=sys.stderr)
             sys.exit(2)
+        except (AlarmError, NonFiniteError) as error:
+            print(f"rlagents.train: {error}", file=sys.stderr)
+            sys.exit(3)
 
 
 def train(machinery: Machinery, workdir: Path, timer: PhaseTimer) -> None:
     """Both phases, each from where it stood; says what there is to compile, and in the end what was."""
     planned = planned_programs(machinery.config, max_prefix_tokens=machinery.max_prefix_tokens)
     print(described(planned), flush=True)
-    with Compilations() as compiled:
+    watchdog = Watchdog(timer, workdir, machinery.pool_status, **machinery.config.watchdog)
+    with Compilations() as compiled, watchdog.watching():
         with timer.phase("warm-up"):
             params = warm_up(machinery, workdir, timer)
         timer.take()  # No step of the reinforced phase has this on its account.

@@ -124,6 +124,7 @@ def warm_up(machinery: Machinery, workdir: Path, timer: PhaseTimer) -> Params:
             for step, batch in zip(range(first, steps), ready):
                 state, report = step_once(state, batch.sequences, batch.masks)
                 write(late.put((step, report)))
+                timer.beat()
                 if (step + 1) % config.checkpoint.every_steps == 0 or step + 1 == steps:
                     write(late.last())  # what a checkpoint has behind it is written down
                     run = {"elapsed_seconds": timer.elapsed_seconds}

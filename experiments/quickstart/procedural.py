@@ -131,6 +131,9 @@ def get_config() -> ConfigDict:
                 },
             },
             "checkpoint": {"every_steps": 100, "keep_last": 1},
+            "alarms": {"stop": ()},
+            "logging": {"tensorboard": False, "wandb": ""},
+            "watchdog": {"stalled_after_seconds": 1800.0},
         }
     )
 

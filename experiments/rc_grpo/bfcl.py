@@ -90,6 +90,9 @@ def smollm2_135m() -> ConfigDict:
                 "limits": dict(limits),
             },
             "checkpoint": {"every_steps": 100, "keep_last": 1},
+            "alarms": {"stop": ()},
+            "logging": {"tensorboard": False, "wandb": ""},
+            "watchdog": {"stalled_after_seconds": 1800.0},
         }
     )
 
