@@ -8,6 +8,7 @@ from ml_collections import ConfigDict
 
 from rlagents import sharding
 from rlagents.alarms import make_watch
+from rlagents.checkpoints import CheckpointOptions
 from rlagents.experiment import Config
 from rlagents.metrics.run_log import check_logging
 from rlagents.model_passes import model_passes
@@ -38,11 +39,12 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
         "max_draws",
         "stop_early",
         "rollouts_ahead",
+        "wait_for_tools",
     ),
     "passes": (),
     "buckets": ("prefix_buckets", "member_buckets", "turn_buckets", "share_prefix"),
     "evaluation": ("num_tasks", "samples_per_task", "every_steps", "limits"),
-    "checkpoint": ("every_steps", "keep_last"),
+    "checkpoint": (),
     "alarms": (),
     "logging": (),
     "watchdog": (),
@@ -76,6 +78,7 @@ _ARGUMENTS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
             "version",
         ),
     ),
+    "checkpoint": (CheckpointOptions, ()),
     "alarms": (make_watch, ()),
     "logging": (check_logging, ()),
     "watchdog": (check_watchdog, ()),

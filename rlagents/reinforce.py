@@ -4,13 +4,17 @@ import contextlib
 import functools
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import jax
 
 from rlagents import learner, models
 from rlagents.alarms import AlarmError, make_watch
-from rlagents.checkpoints import Checkpoints, RunRecord
+from rlagents.checkpoints import CheckpointOptions, Checkpoints
+from rlagents.durable import sync_file
+from rlagents.first_weights import REINFORCED, new_record, resumed
+from rlagents.interruption import Interrupted, Interruption
 from rlagents.machinery import Machinery
 from rlagents.metrics import each_metrics
 from rlagents.metrics.run_log import RunLog
@@ -26,8 +30,12 @@ from rlagents.types import Params
 from rlagents.workdir import write_conversations
 
 
-def reinforce(machinery: Machinery, workdir: Path, params: Params, timer: PhaseTimer) -> None:
+def reinforce(
+    machinery: Machinery, workdir: Path, params: Params, timer: PhaseTimer, interruption: Interruption
+) -> None:
     """Rollout, credit, update, again and again from ``params``; evaluates before, in between and after.
+
+    Raises CheckpointError as :func:`rlagents.first_weights.resumed` does, and Interrupted, with all saved.
 
     ``seconds/update`` of a step runs from its first pass to the published weights, which is the one time that the host
     waits for the devices; what they computed beside the weights is read a step later. Raises AlarmError, with a
@@ -37,7 +45,6 @@ def reinforce(machinery: Machinery, workdir: Path, params: Params, timer: PhaseT
     method, optimizer = experiment.method, experiment.optimizer
     axes, key = models.logical_axes(experiment.decoder), jax.random.key(config.seed)
     shardings = learner.state_shardings(params, optimizer, method.init(), axes, machinery.mesh)
-    state = learner.create_state(params, optimizer, method.init(), key, shardings)
     reference = learner.own_copy(params, machinery.param_shardings) if "reference" in method.needs else None
     make_learner = learner.make_learner
     if options.pack_micro_batches:
@@ -54,17 +61,22 @@ def reinforce(machinery: Machinery, workdir: Path, params: Params, timer: PhaseT
         reuse_policy_as_old=options.reuse_policy_as_old,
     )
     with contextlib.ExitStack() as stack:
-        checkpoints = stack.enter_context(Checkpoints(workdir / "checkpoints", keep_last=config.checkpoint.keep_last))
-        first, position, pending = checkpoints.latest_step() or 0, 0, None
+        saving = CheckpointOptions(**config.checkpoint)
+        checkpoints = stack.enter_context(Checkpoints(workdir / REINFORCED, **saving.retention()))
+        before = resumed(checkpoints, config, workdir / "metrics.jsonl")
+        first, position, pending = 0 if before is None else before.step, 0, None
         if first >= options.steps:
             print(f"{workdir} is finished: all {options.steps} steps are done, nothing is left to do.", flush=True)
             return
-        if first:
-            state, stored = checkpoints.restore(learner.abstract_state(params, optimizer, method.init(), shardings))
+        if before is None:
+            state = learner.create_state(params, optimizer, method.init(), key, shardings)
+        else:
+            abstract = learner.abstract_state(params, optimizer, method.init(), shardings)
+            state, stored = checkpoints.restore(abstract, first)
             position = stored.position["prompts"]
             pending = None if stored.pending is None else from_document(stored.pending)
             timer.resume(stored.run["elapsed_seconds"])
-            print(f"going on after step {first}", flush=True)
+            print(f"weights: the run's own checkpoint; going on after step {first}", flush=True)
         written = stack.enter_context(RunLog(workdir, config.to_dict(), first_step=first, **config.logging))
         watch = make_watch(**config.alarms)
         watch.replay(each_metrics(workdir / "metrics.jsonl"))
@@ -77,21 +89,23 @@ def reinforce(machinery: Machinery, workdir: Path, params: Params, timer: PhaseT
 
         ahead = stack.enter_context(contextlib.closing(RolloutsAhead(roll_out, sampler, pending=pending)))
 
-        def evaluate(step: int) -> None:
+        def evaluate(step: int) -> dict[str, float]:
             with timer.phase("evaluation"):
                 evaluation = machinery.evaluate(sampler)
-            written.evaluation(step, evaluation.values() | {"seconds_since_start": timer.elapsed_seconds})
+            values = evaluation.values()
+            saving.check_metric(values)
+            written.evaluation(step, values | {"seconds_since_start": timer.elapsed_seconds})
             write_conversations(workdir / "conversations" / f"held-out-{step:06d}.jsonl", evaluation.groups)
             print(f"held-out success after {step} steps: {evaluation}", flush=True)
+            return values
 
-        def save(step: int) -> None:
+        def save(step: int, evaluated: Mapping[str, float]) -> None:
             with timer.phase("checkpoint"):
-                record = RunRecord(
-                    {"prompts": stream.position},
-                    config=config.to_dict(),
-                    run={"elapsed_seconds": timer.elapsed_seconds},
-                    pending=None if ahead.pending is None else to_document(ahead.pending),
-                )
+                for name in ("metrics.jsonl", "evaluations.jsonl", "alarms.jsonl"):
+                    sync_file(workdir / name)  # a power cut takes no line that a checkpoint has behind it
+                pending = None if ahead.pending is None else to_document(ahead.pending)
+                position, seconds = {"prompts": stream.position}, timer.elapsed_seconds
+                record = new_record(config, position, seconds, pending=pending, metrics=evaluated)
                 checkpoints.save(step, state, record)
 
         if first == 0:
@@ -127,13 +141,18 @@ def reinforce(machinery: Machinery, workdir: Path, params: Params, timer: PhaseT
             log.put(Line(step, values, reports, credited))
             bar.show(step, reward=values["reward"], tokens_per_second=pace, alarms=watch.on)
             evaluates = last or (config.evaluation.every_steps and done % config.evaluation.every_steps == 0)
-            saves = last or done % config.checkpoint.every_steps == 0
+            stops = interruption.requested(config.supervised.steps + done)
+            saves = last or stops or done % saving.every_steps == 0
             if evaluates or saves or log.stopped:
                 log.flush()  # what an evaluation or a checkpoint has behind it is written down
-            if evaluates:
-                evaluate(done)
+            evaluated = evaluate(done) if evaluates else {}
             if saves or log.stopped:
-                save(done)
+                save(done, evaluated)
+            checkpoints.check()
             if log.stopped:
+                checkpoints.wait()
                 raise AlarmError(f"{log.stopped}; alarms.stop names it, and a checkpoint of step {done} is written")
+            if stops and not last:
+                checkpoints.wait()
+                raise Interrupted(f"stopped after step {done} of {options.steps}, and saved")
         print(f"what each phase cost, compilation included:\n{timer.table()}", flush=True)

@@ -178,6 +178,9 @@ class Largest:
         return Largest(jnp.maximum(self.value, other.value))
 
 
-Metrics = dict[str, Mean | Largest]
+Metrics = dict[str, Mean]
+"""What a method reports."""
+Reported = Mapping[str, Mean | Largest]
+"""What an update reports."""
 Params = Any
 """A nested dict of arrays, as ``models`` makes it."""

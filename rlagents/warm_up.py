@@ -9,13 +9,15 @@ import jax
 import numpy as np
 
 from rlagents import learner, models
-from rlagents.checkpoints import Checkpoints, RunRecord
+from rlagents.checkpoints import CheckpointOptions, Checkpoints
 from rlagents.data.prefetch import prefetched
 from rlagents.data.streams import shuffled
 from rlagents.experiment import Experiment
 from rlagents.facts import Task
+from rlagents.first_weights import WARM_UP, first_weights, new_record, resumed
+from rlagents.interruption import Interrupted, Interruption
 from rlagents.learner.supervised import SupervisedStep
-from rlagents.machinery import Machinery
+from rlagents.machinery import Machinery, abstract_params
 from rlagents.metrics import MetricsWriter
 from rlagents.rollouts.collate import collate
 from rlagents.rollouts.experts import Demonstration, expert_trajectory
@@ -91,20 +93,28 @@ def make_step(machinery: Machinery, optimizer: learner.Optimizer, shardings: lea
     )
 
 
-def warm_up(machinery: Machinery, workdir: Path, timer: PhaseTimer) -> Params:
-    """Maximum likelihood on demonstrations; returns the weights. Goes on from, and ends with, a checkpoint."""
+def warm_up(machinery: Machinery, workdir: Path, timer: PhaseTimer, interruption: Interruption) -> Params:
+    """Maximum likelihood on demonstrations; returns the weights. Goes on from, and ends with, a checkpoint.
+
+    Raises CheckpointError as :func:`rlagents.first_weights.resumed` does, and Interrupted, with all saved.
+    """
     config, experiment = machinery.config, machinery.experiment
-    params, steps = machinery.make_params(), config.supervised.steps
+    steps = config.supervised.steps
     if steps == 0:
-        return params
+        return first_weights(machinery, workdir)
     axes, optimizer = models.logical_axes(experiment.decoder), experiment.supervised_optimizer
-    shardings = learner.state_shardings(params, optimizer, (), axes, machinery.mesh)
-    state = learner.create_state(params, optimizer, (), jax.random.key(config.seed), shardings)
-    with Checkpoints(workdir / "warm_up", keep_last=1) as checkpoints:
-        first = checkpoints.latest_step() or 0
-        if first:
-            state, stored = checkpoints.restore(learner.abstract_state(params, optimizer, (), shardings))
-            timer.resume(stored.run["elapsed_seconds"])
+    shapes = abstract_params(experiment.decoder)
+    shardings = learner.state_shardings(shapes, optimizer, (), axes, machinery.mesh)
+    options = CheckpointOptions(**config.checkpoint)
+    with Checkpoints(workdir / WARM_UP, keep_last=options.keep_last) as checkpoints:
+        before = resumed(checkpoints, config, workdir / "warm_up.jsonl")
+        first = 0 if before is None else before.step
+        if before is None:
+            params = first_weights(machinery, workdir)
+            state = learner.create_state(params, optimizer, (), jax.random.key(config.seed), shardings)
+        else:
+            state, _ = checkpoints.restore(learner.abstract_state(shapes, optimizer, (), shardings), first)
+            timer.resume(before.record.run["elapsed_seconds"])
         if first == steps:
             return state.params
         step_once = make_step(machinery, optimizer, shardings)
@@ -125,8 +135,12 @@ def warm_up(machinery: Machinery, workdir: Path, timer: PhaseTimer) -> Params:
                 state, report = step_once(state, batch.sequences, batch.masks)
                 write(late.put((step, report)))
                 timer.beat()
-                if (step + 1) % config.checkpoint.every_steps == 0 or step + 1 == steps:
+                done, last = step + 1, step + 1 == steps
+                stops = interruption.requested(done)
+                if stops or last or done % options.every_steps == 0:
                     write(late.last())  # what a checkpoint has behind it is written down
-                    run = {"elapsed_seconds": timer.elapsed_seconds}
-                    checkpoints.save(step + 1, state, RunRecord(position={"batches": step + 1}, run=run))
+                    checkpoints.save(done, state, new_record(config, {"batches": done}, timer.elapsed_seconds))
+                if stops:
+                    checkpoints.wait()
+                    raise Interrupted(f"stopped after step {done} of {steps} of the warm-up, and saved")
     return state.params

@@ -64,6 +64,7 @@ def get_config() -> ConfigDict:
                 "max_draws": 1,
                 "stop_early": False,
                 "rollouts_ahead": 0,
+                "wait_for_tools": True,
                 "learning_rate": 1e-3,
             },
             "passes": {},

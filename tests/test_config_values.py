@@ -10,6 +10,7 @@ from ml_collections import ConfigDict, config_flags
 from experiments.quickstart import procedural
 from experiments.rc_grpo import bfcl
 from rlagents import command_line, config_checks, machinery, reinforce
+from rlagents.interruption import Interruption
 from rlagents.timing import PhaseTimer
 from tests.refusing import changed, refusal
 from tests.test_train import CONFIG_FILE, ROOT
@@ -53,6 +54,14 @@ WRONG = [
         for value in (0, 1.5, "1", True, None)
     ],
     *[("workers.step_timeout_seconds", value, "; give a number > 0.") for value in (0, -1.0, *NO_NUMBERS)],
+    *[("alarms.max_policy_ratio", value, "; give a number > 0.") for value in (0, *NO_NUMBERS)],
+    *[("alarms.max_garbled_turns", value, "; give a share, a number >= 0 and <= 1.") for value in (1.01, *NO_NUMBERS)],
+    *[("alarms.patience", value, "; give a whole number >= 1.") for value in NO_SIZES],
+    ("alarms.stop", "kl_exploded", "; give names of alarms, such as ('non_finite',), or ()"),
+    ("logging.tensorboard", "yes", "; give True or False."),
+    ("logging.wandb", False, "; give the name of a project, or ''"),
+    *[("logging.max_megabytes", value, "; give a number > 0.") for value in (0, *NO_NUMBERS)],
+    *[("watchdog.stalled_after_seconds", value, "; give a number >= 0.") for value in (-1, *NO_NUMBERS)],
 ]
 
 
@@ -61,6 +70,17 @@ def test_a_value_that_is_none_of_its_kind_is_refused_by_its_full_name(name, valu
     found = refusal(changed({name: value}), experiment)
     assert f"{name} is {value!r}" in found
     assert said in found
+
+
+def test_an_alarm_that_there_is_not_is_refused_with_the_one_that_was_meant(experiment, no_workers):
+    found = refusal(changed({"alarms.stop": ("kl_explodes",)}), experiment)
+    assert found.startswith("alarms.stop names 'kl_explodes', which is no alarm (did you mean 'kl_exploded'?)")
+
+
+def test_a_log_whose_library_is_missing_is_refused_with_what_to_install(experiment, no_workers, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(ModuleNotFoundError, match=r"^logging\.wandb names a project .*\(pip install wandb\)"):
+        machinery.assemble(changed({"logging.wandb": "agents"}), experiment)
 
 
 @pytest.mark.parametrize(
@@ -120,6 +140,6 @@ def test_the_learner_takes_what_the_sampler_records(rule, temperature, experimen
     made, learner, used = changed({"rule": ConfigDict(rule), "rl.steps": 0}), mock.Mock(), []
     monkeypatch.setattr(reinforce, "learner", learner)
     monkeypatch.setattr(machinery, "model_passes", lambda decoder, temperature, **options: used.append(temperature))
-    reinforce.reinforce(machinery.assemble(made, experiment), tmp_path, mock.Mock(), PhaseTimer())
+    reinforce.reinforce(machinery.assemble(made, experiment), tmp_path, mock.Mock(), PhaseTimer(), Interruption())
     assert learner.make_learner.called
     assert used == [temperature]

@@ -112,6 +112,7 @@ def test_exit_codes(error, code, monkeypatch, capsys, tmp_path):
     config = short()
     monkeypatch.setattr(train, "read_options", lambda: (config, smallest_run.build(config), tmp_path / "run"))
     monkeypatch.setattr(train, "assemble", mock.Mock())
+    monkeypatch.setattr(train, "check_restore_from", mock.Mock())
     monkeypatch.setattr(train, "train", mock.Mock(side_effect=error))
     with pytest.raises(SystemExit) as ended:
         train.main([sys.argv[0]])

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from rlagents.numerics import log_ratio
-from rlagents.types import Largest, Mean, Metrics
+from rlagents.types import Largest, Mean, Reported
 
 
 def distances(
@@ -13,7 +13,7 @@ def distances(
     old: Float[Array, "p g t"],
     rollout: Float[Array, "p g t"],
     trained: Bool[Array, "p g t"],
-) -> Metrics:
+) -> Reported:
     """Metrics over trained tokens, without gradient.
 
     ``policy_ratio_max``: the largest ``policy / old``, 1 where an update is the first from its rollout batch.

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from rlagents.learner.optimizer import Optimizer
 from rlagents.learner.state import TrainState
-from rlagents.types import Largest, Masks, Mean, Metrics, Params, Sequences, pytree
+from rlagents.types import Largest, Masks, Mean, Params, Reported, Sequences, pytree
 
 
 @pytree
@@ -27,7 +27,7 @@ class StepReport:
     gradient_norm: Float[Array, ""]
     """Global norm before clipping."""
     learning_rate: Float[Array, ""]
-    metrics: Metrics
+    metrics: Reported
     counts: dict[str, Int[Array, ""]]
     applied: Bool[Array, ""]
     empty: Bool[Array, ""]
@@ -43,7 +43,7 @@ def apply_update(
     state: TrainState,
     loss: Array,
     gradient: Params,
-    metrics: Metrics,
+    metrics: Reported,
     counts: dict[str, Array],
     empty: Array,
     optimizer: Optimizer,
