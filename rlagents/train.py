@@ -24,9 +24,11 @@ from rlagents.compilation import Compilations, compilers_memory_returned, descri
 from rlagents.data.prefetch import prefetched
 from rlagents.machinery import Machinery, assemble
 from rlagents.metrics import MetricsWriter
+from rlagents.problems import ConfigError
 from rlagents.progress import progress
 from rlagents.rollouts.ahead import RolloutsAhead
 from rlagents.rollouts.driver import Rollout
+from rlagents.rollouts.faults import NothingSampledError
 from rlagents.rollouts.members import TurnSampler
 from rlagents.rollouts.stored import from_document, to_document
 from rlagents.sampling import SamplingRule
@@ -55,7 +57,7 @@ def main(argv: list[str]) -> None:
             sys.exit(2)
         try:
             train(machinery, workdir, PhaseTimer(_START))
-        except CheckpointError as error:
+        except (CheckpointError, ConfigError, NothingSampledError) as error:
             print(f"rlagents.train: {error}", file=sys.stderr)
             sys.exit(2)
 
