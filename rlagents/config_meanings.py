@@ -72,6 +72,8 @@ MEANINGS: dict[str, Meaning] = {
             "call_timeout_seconds": ("s", "Time for any other call: opening, start, finish, score."),
             "worker_memory_bytes": ("bytes", "Memory of one worker and its children, a hard bound."),
             "max_reply_bytes": ("bytes", "An answer of a worker that is longer is a flood."),
+            "max_retries": ("retries", "Of a call whose remote tool is away; after them the trajectory is lost."),
+            "retry_seconds": ("s", "Wait before the first retry; each later one waits twice as long, up to a minute."),
         },
     ),
     **in_section(
@@ -94,6 +96,7 @@ MEANINGS: dict[str, Meaning] = {
             "prefill_groups": ("groups", "Prefixes computed at once."),
             "block_steps": ("tokens", "Decoded between two looks of the host."),
             "blocks_in_flight": ("blocks", "2 decodes on while the host reads the block before, 1 waits."),
+            "few_query_attention": ("", "Decoding multiplies keys by queries, not queries by keys."),
             "share_prefix": (
                 "",
                 "Hold what the prompts of a group share once; off, every member holds its whole prompt.",
@@ -126,6 +129,7 @@ MEANINGS: dict[str, Meaning] = {
             "epochs": ("epochs", "Times that a rollout batch is learned from."),
             "pack_micro_batches": ("", "Micro-batches of prompts of like length, each padded to its own bucket."),
             "over_sample": ("", "Tasks of a draw, as a multiple of prompts_per_step; >= 1."),
+            "reuse_policy_as_old": ("", "A batch's first update takes old log-probabilities from its own pass."),
             "max_draws": ("draws", "At most so many, to find enough informative groups."),
             "stop_early": ("", "Groups that cannot be kept any more give their rows back at once."),
             "rollouts_ahead": (

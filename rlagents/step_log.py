@@ -1,5 +1,6 @@
 """The line of a step in ``metrics.jsonl``, read from the devices a step late, so that they never wait for it."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -83,10 +84,11 @@ def rollout_values(sampled: Rollout, batch: Batch, *, version: int) -> dict[str,
     versions = [member.token_versions() for group in sampled.groups for member in group]
     behind = version - np.concatenate([np.zeros(0, np.int64), *versions])
     return {
-        "reward": float(np.mean(rewards)) if rewards else 0.0,
+        # Of nothing there is no mean: 0 would be a score.
+        "reward": float(np.mean(rewards)) if rewards else math.nan,
         "uniform_groups": uniform_groups(groups),
         "garbled_turns": float(np.mean(void)) if void else 0.0,
-        "turns": float(np.mean([member.num_turns for member in members])) if members else 0.0,
+        "turns": float(np.mean([member.num_turns for member in members])) if members else math.nan,
         "tokens_sampled": int(np.sum(batch.masks.kind == Kind.MODEL)),
         "padding_fraction": padding_fraction(batch),
         "tasks_skipped": len(sampled.skipped),

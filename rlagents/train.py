@@ -27,7 +27,9 @@ from rlagents.interruption import EXIT_CODE as INTERRUPTED
 from rlagents.interruption import Interrupted, Interruption, interruptible
 from rlagents.learner import NonFiniteError
 from rlagents.machinery import Machinery, assemble
+from rlagents.problems import ConfigError
 from rlagents.reinforce import reinforce
+from rlagents.rollouts.faults import NothingSampledError
 from rlagents.timing import PhaseTimer
 from rlagents.warm_up import warm_up
 from rlagents.watchdog import Watchdog
@@ -69,7 +71,7 @@ def main(argv: list[str]) -> None:
         except (AlarmError, NonFiniteError) as error:
             print(f"rlagents.train: {error}", file=sys.stderr)
             sys.exit(LEARNING_FAILED)
-        except (CheckpointError, OSError) as error:
+        except (CheckpointError, ConfigError, NothingSampledError, OSError) as error:
             if isinstance(error, OSError) and not of_the_disk(error):
                 raise
             _refuse(error)

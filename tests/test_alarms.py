@@ -127,6 +127,11 @@ def test_several_numbers_that_are_not_finite_are_named():
     assert (one.value, one.message) == (4, "a is inf, b is inf, c is inf, ...")
 
 
+def test_a_mean_over_no_trajectory_is_no_number_and_no_alarm():
+    assert raised(make_watch(), healthy(3, reward=math.nan, turns=math.nan)) == []
+    assert raised(make_watch(), healthy(3, reward=math.inf)) == [(0, "non_finite")]
+
+
 def test_a_gradient_is_compared_with_those_before_it():
     sick = {"gradient_norm": 40.0}
     assert raised(make_watch(), healthy(4) + healthy(1, **sick)) == []  # too few to compare with

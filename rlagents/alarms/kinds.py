@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from rlagents.alarms.alarm import Alarm, Values
 
+_OF_TRAJECTORIES = ("reward", "turns")
+"""Means over valid trajectories: NaN where there was none, which is told by ``tool_faults``."""
 _REMEMBERED = 50
 _ENOUGH = 5
 """Gradients remembered, and those it takes for a median to mean something."""
@@ -107,4 +109,5 @@ def _of_trained(name: str):
 
 
 def _not_finite(values: Values) -> list[str]:
-    return [name for name, value in values.items() if not math.isfinite(value)]
+    lost = [name for name in _OF_TRAJECTORIES if math.isnan(values.get(name, 0))]
+    return [name for name, value in values.items() if not math.isfinite(value) and name not in lost]

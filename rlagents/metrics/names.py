@@ -75,6 +75,9 @@ ROLLOUT = (
     MetricName("rollout/tool_died", "steps", "answered with an error: the worker died"),
     MetricName("rollout/tool_flooded", "steps", "answered with an error: too long an answer"),
     MetricName("rollout/tool_malformed", "steps", "answered with an error: no observation"),
+    MetricName("rollout/calls_retried", "calls", "of a remote tool that failed for a time, asked again"),
+    MetricName("rollout/workers_leaked", "processes", "tool workers replaced since they held too much"),
+    MetricName("rollout/servers_restarted", "processes", "that fork tool workers, started again"),
     MetricName("rollout/workers_replaced", "processes", "tool workers started in place of lost ones"),
     MetricName("rollout/episodes_rebuilt", "episodes", "played again in another worker"),
 )
