@@ -163,10 +163,6 @@ class Machinery:
             wait_for_tools=self.config.rl.wait_for_tools,
         )
 
-    def pool_status(self) -> str:
-        """One line on the tool workers."""
-        return f"tool workers: {', '.join(f'{name} {count}' for name, count in self.pool.counts.items())}"
-
     def close(self) -> None:
         """End the tool workers."""
         self.pool.close()

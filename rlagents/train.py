@@ -82,7 +82,7 @@ def train(machinery: Machinery, workdir: Path, timer: PhaseTimer, interruption: 
     interruption = interruption or Interruption()
     planned = planned_programs(machinery.config, max_prefix_tokens=machinery.max_prefix_tokens)
     print(described(planned), flush=True)
-    watchdog = Watchdog(timer, workdir, machinery.pool_status, **machinery.config.watchdog)
+    watchdog = Watchdog(timer, workdir, machinery.pool.status, **machinery.config.watchdog)
     with Compilations() as compiled, watchdog.watching():
         with timer.phase("warm-up"):
             params = warm_up(machinery, workdir, timer, interruption)

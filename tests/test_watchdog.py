@@ -1,11 +1,16 @@
 """A run that stands still says where, and is left alone; one that gets on, or was itself put to sleep, says nothing."""
 
 import threading
+import time
 
 import pytest
 
+from rlagents.facts import Task
+from rlagents.rollouts.local_pool import LocalPool
+from rlagents.rollouts.pool import ProcessPool
 from rlagents.timing import PhaseTimer
 from rlagents.watchdog import Watchdog, check_watchdog
+from tests.rollouts.worlds import CountingEnvironment
 
 
 class Clock:
@@ -121,6 +126,23 @@ def test_phases_are_named_and_counted_also_where_they_fail():
             raise RuntimeError
         assert timer.current == "a"
     assert (timer.current, timer.beats) == ("", 6)
+
+
+def test_tool_workers_say_what_they_are_at(tmp_path):
+    go = tmp_path / "go"
+    with ProcessPool(CountingEnvironment(), num_workers=1, step_timeout_seconds=600.0) as pool:
+        assert pool.status() == "tool workers: idle (0 waiting); nothing had to be repaired"
+        episode = pool.start(Task("a"))
+        asked = [episode, pool.step(episode, f"wait_for {go}"), pool.step(episode, "add 1")]
+        finished = []
+        while len(finished) < 1:  # started
+            finished += pool.poll(0.1)
+        while pool.status() != "tool workers: step (1 waiting); nothing had to be repaired":
+            time.sleep(0.01)
+        go.touch()
+        while len(finished) < len(asked):
+            finished += pool.poll(0.1)
+    assert LocalPool(CountingEnvironment()).status() == "no tool workers; 0 answers to be taken"
 
 
 @pytest.mark.parametrize("value", [-1, "10", None, float("nan"), True])
