@@ -1,5 +1,6 @@
 """What a run writes goes everywhere under the same names, every step once however often the run was killed."""
 
+import errno
 import json
 import math
 import sys
@@ -7,7 +8,9 @@ import types
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboardX.event_file_writer import EventsWriter
 
+from rlagents.durable import WriteError
 from rlagents.metrics import files_of, read_lines, read_metrics
 from rlagents.metrics.run_log import RunLog, check_logging
 
@@ -70,6 +73,20 @@ def test_events_are_there_before_the_file_is_closed(tmp_path):
     log.metrics(0, {"reward": math.inf})
     assert scalars(tmp_path / "tensorboard" / "metrics") == {"reward": [(0, math.inf)]}
     log.close()
+
+
+def test_a_full_disk_is_named(tmp_path, monkeypatch):
+    def full(events):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with RunLog(tmp_path, {}, tensorboard=True) as log:
+        monkeypatch.setattr(EventsWriter, "flush", full)
+        with pytest.raises(
+            WriteError, match=r"tensorboard/metrics cannot be written \(No space left on device\); make"
+        ):
+            log.metrics(0, {"reward": 1.0})
+        monkeypatch.undo()
+    assert [row["step"] for row in read_metrics(tmp_path / "metrics.jsonl")] == [0]
 
 
 def test_an_evaluation_that_a_resume_goes_on_from_is_kept(tmp_path):

@@ -11,6 +11,8 @@ from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event, SessionLog  # pyright: ignore[reportAttributeAccessIssue]
 from tensorboardX.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
 
+from rlagents.durable import writing
+
 _opened = itertools.count()
 
 
@@ -23,22 +25,25 @@ class TensorBoardWriter:
         What earlier files of ``folder`` say of it and of later steps is taken back: TensorBoard shows each step once,
         however often a run was killed.
         """
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        # The library names files by the second, and writes over one that is there.
-        self._events = EventsWriter(str(folder / "events"), f".{os.getpid()}.{next(_opened)}")
+        self._folder = Path(folder)
+        with writing(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            # The library names files by the second, and writes over one that is there.
+            self._events = EventsWriter(str(self._folder / "events"), f".{os.getpid()}.{next(_opened)}")
         begun = SessionLog(status=SessionLog.START)
         self._write(Event(wall_time=time.time(), step=first_step, session_log=begun))
 
     def write(self, step: int, values: Mapping[str, Any]) -> None:
-        """Write one event; numbers as float32, NaN and infinities as they are."""
+        """Write one event; numbers as float32, NaN and infinities as they are. Raises durable.WriteError."""
         numbers = [Summary.Value(tag=name, simple_value=float(value)) for name, value in values.items()]
         self._write(Event(wall_time=time.time(), step=step, summary=Summary(value=numbers)))
 
     def close(self) -> None:
         """Close the file."""
-        self._events.close()
+        with writing(self._folder):
+            self._events.close()
 
     def _write(self, event: Event) -> None:
-        self._events.write_event(event)
-        self._events.flush()
+        with writing(self._folder):
+            self._events.write_event(event)
+            self._events.flush()

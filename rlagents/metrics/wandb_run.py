@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rlagents.durable import write_durably
 from rlagents.metrics.lines import json_number
 
 INSTALL = "pip install wandb"
@@ -66,7 +67,5 @@ class WandbRun:
 def _id_of(workdir: Path) -> str:
     path = workdir / "wandb_id"
     if not path.exists():
-        unfinished = path.with_name("wandb_id.unfinished")
-        unfinished.write_text(uuid.uuid4().hex + "\n", encoding="utf-8")
-        unfinished.replace(path)
+        write_durably(path, f"{uuid.uuid4().hex}\n".encode())
     return path.read_text(encoding="utf-8").strip()
