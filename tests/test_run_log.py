@@ -81,9 +81,7 @@ def test_a_full_disk_is_named(tmp_path, monkeypatch):
 
     with RunLog(tmp_path, {}, tensorboard=True) as log:
         monkeypatch.setattr(EventsWriter, "flush", full)
-        with pytest.raises(
-            WriteError, match=r"tensorboard/metrics cannot be written \(No space left on device\)"
-        ):
+        with pytest.raises(WriteError, match=r"tensorboard/metrics cannot be written \(No space left on device\)"):
             log.metrics(0, {"reward": 1.0})
         monkeypatch.undo()
     assert [row["step"] for row in read_metrics(tmp_path / "metrics.jsonl")] == [0]
