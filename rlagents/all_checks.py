@@ -42,6 +42,7 @@ def check_config(config: Config, *, trains: bool) -> Mesh:
         problems.ask(check, config)
     problems.ask(section_checks.check_rule, config, trains=trains)
     problems.ask(section_checks.check_workers, config)
+    problems.ask(section_checks.check_checkpoint, config)
     mesh = None if problems.about("mesh") else problems.ask(lambda: sharding.make_mesh(**config.mesh))
     shards = 1 if mesh is None else sharding.prompt_shards(mesh)
     problems.ask(section_checks.check_sampler, config, shards, trains=trains)

@@ -41,7 +41,6 @@ def _value_checks(config: Config) -> dict[Callable[[str, Any], None], Iterable[s
     """Which keys each check is for."""
     positive = ["rl.group_size", "rl.prompts_per_step", "rl.prompts_per_micro_batch", "rl.epochs", "rl.max_draws"]
     positive += ["rl.updates_per_batch", "evaluation.samples_per_task", "evaluation.num_tasks"]
-    positive += ["checkpoint.every_steps", "checkpoint.keep_last"]
     positive += [f"{name}.{key}" for name in ("mesh", "limits", "evaluation.limits") for key in keys_of(config, name)]
     if found(config, "supervised.steps"):
         positive += [f"supervised.{name}" for name in WARM_UP_SECTIONS["supervised"]]
@@ -53,7 +52,7 @@ def _value_checks(config: Config) -> dict[Callable[[str, Any], None], Iterable[s
         _check_rollouts_ahead: ["rl.rollouts_ahead"],
         _check_pack_micro_batches: ["rl.pack_micro_batches"],
         _check_over_sample: ["rl.over_sample"],
-        check_flag: ["rl.stop_early", "rl.reuse_policy_as_old", "buckets.share_prefix"],
+        check_flag: ["rl.stop_early", "rl.reuse_policy_as_old", "rl.wait_for_tools", "buckets.share_prefix"],
     }
 
 

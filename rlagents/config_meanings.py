@@ -136,6 +136,10 @@ MEANINGS: dict[str, Meaning] = {
                 "batches",
                 "1 samples the next batch while the update runs, with weights one version old.",
             ),
+            "wait_for_tools": (
+                "",
+                "Decode only when all tools have answered: equal to the last bit whatever their time.",
+            ),
         },
     ),
     **in_section(
@@ -163,6 +167,12 @@ MEANINGS: dict[str, Meaning] = {
         {
             "every_steps": ("steps", "Between two checkpoints of either phase; the last step has one anyway."),
             "keep_last": ("checkpoints", "The newest so many are kept."),
+            "keep_best": ("checkpoints", "Besides, the best so many of those whose step was evaluated."),
+            "best_metric": ("", "What the best are chosen by: a name in evaluations.jsonl; higher is better."),
+            "restore_from": (
+                "folder",
+                "Of a run, its checkpoints or one of them: begin with its weights; '' begins with the experiment's.",
+            ),
         },
     ),
 }

@@ -30,9 +30,20 @@ from rlagents.sampling import Sampler, SamplingRule
 from rlagents.types import Batch, Params
 
 
+@dataclass(frozen=True)
+class RandomParams:
+    """``make_params`` of an experiment that starts from scratch; see :func:`random_params`."""
+
+    decoder: models.DecoderConfig
+
+    def __call__(self, key: jax.Array, shardings: Any) -> Params:
+        """Draw the weights from ``key``."""
+        return jax.jit(partial(models.init_params, self.decoder), out_shardings=shardings)(key)
+
+
 def random_params(decoder: models.DecoderConfig) -> Callable[[jax.Array, Any], Params]:
     """``make_params`` of an experiment that starts from random weights, each created in its sharding."""
-    return lambda key, shardings: jax.jit(partial(models.init_params, decoder), out_shardings=shardings)(key)
+    return RandomParams(decoder)
 
 
 def abstract_params(decoder: models.DecoderConfig) -> Params:
@@ -114,6 +125,7 @@ class Machinery:
             step=step,
             member_messages=self.experiment.member_messages,
             forced_prefix=self.forced_prefix(),
+            wait_for_tools=self.config.rl.wait_for_tools,
         )
         return sample_informative(
             stream.take,
@@ -148,6 +160,7 @@ class Machinery:
             category=self.experiment.category,
             member_messages=self.experiment.evaluation_messages,
             forced_prefix=self.forced_prefix(),
+            wait_for_tools=self.config.rl.wait_for_tools,
         )
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ import jax
 from jax.sharding import Mesh
 
 from rlagents.argument_checks import check_above, check_flag, check_whole, is_number, is_whole
+from rlagents.checkpoints import CheckpointOptions
 from rlagents.config_checks import check_split
 from rlagents.config_sections import arguments_of_sections, value_of
 from rlagents.experiment import Config
@@ -165,3 +166,16 @@ def _named(section: str) -> Iterator[None]:
         yield
     except ValueError as error:
         raise ValueError(f"{section}.{error}") from error
+
+
+def check_checkpoint(config: Config) -> None:
+    """Checkpoints are kept by counts that are counts; the best can be told only where steps are evaluated."""
+    problems, given = Problems(), _taken(config, "checkpoint")
+    for name, value in given.items():
+        problems.ask(CheckpointOptions, **{"every_steps": 1, name: value})
+    problems.refuse()
+    if given.get("keep_best") and not config.evaluation.every_steps:
+        raise ValueError(
+            f"checkpoint.keep_best is {given['keep_best']}, but evaluation.every_steps is 0, so no step but the first "
+            "and the last is evaluated; set evaluation.every_steps, or checkpoint.keep_best=0."
+        )
