@@ -13,6 +13,7 @@ from rlagents.rollouts.collate import collate
 from rlagents.rollouts.members import Limits
 from rlagents.rollouts.pool import ProcessPool
 from rlagents.sampling import Sampler, SamplingRule
+from rlagents.trajectory_log import TrajectoryOptions
 
 _SECTIONS: dict[str, tuple[str, ...]] = {
     "mesh": (),
@@ -40,6 +41,7 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
     "buckets": ("prefix_buckets", "member_buckets", "turn_buckets", "share_prefix"),
     "evaluation": ("num_tasks", "samples_per_task", "every_steps", "limits"),
     "checkpoint": ("every_steps", "keep_last"),
+    "trajectories": (),
 }
 WARM_UP_SECTIONS: dict[str, tuple[str, ...]] = {
     "supervised": ("traces", "prompts_per_step", "prompts_per_micro_batch", "batches_per_window"),
@@ -72,6 +74,7 @@ _ARGUMENTS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     ),
     "buckets": (collate, ("groups", "pad_prompts_to", "named")),
     "trace_buckets": (collate, ("groups", "pad_prompts_to", "named")),
+    "trajectories": (TrajectoryOptions, ()),
 }
 
 

@@ -163,6 +163,7 @@ def assemble(config: Config, experiment: Experiment, *, trains: bool = True) -> 
     section_checks.check_rule(config, trains=trains)
     section_checks.check_passes(config, experiment.decoder)
     section_checks.check_workers(config)
+    section_checks.check_trajectories(config)
     limits = _limits("limits", config.limits, experiment.environment)
     evaluation_limits = _limits("evaluation.limits", config.evaluation.limits, experiment.environment)
     mesh = sharding.make_mesh(**config.mesh)

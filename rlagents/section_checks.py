@@ -19,6 +19,7 @@ from rlagents.models import DecoderConfig
 from rlagents.sampling import Sampler, SamplingRule
 from rlagents.sampling.pipeline import check_blocks_in_flight
 from rlagents.sampling.sizes import Sizes, sizes_of
+from rlagents.trajectory_log import TrajectoryOptions
 
 
 def check_rule(config: Config, *, trains: bool) -> None:
@@ -89,6 +90,12 @@ def check_workers(config: Config) -> None:
             check_above(f"workers.{name}", value, 0)
         elif name != "rules":
             check_whole(f"workers.{name}", value, 1)
+
+
+def check_trajectories(config: Config) -> None:
+    """How much of the trajectories is logged can be told."""
+    with _named("trajectories"):
+        TrajectoryOptions(**config.trajectories)
 
 
 def _whole_or_none(value: Any) -> bool:

@@ -131,6 +131,7 @@ def get_config() -> ConfigDict:
                 },
             },
             "checkpoint": {"every_steps": 100, "keep_last": 1},
+            "trajectories": {"every_steps": 1, "groups": 1, "max_megabytes": 64.0},
         }
     )
 

@@ -90,6 +90,7 @@ def smollm2_135m() -> ConfigDict:
                 "limits": dict(limits),
             },
             "checkpoint": {"every_steps": 100, "keep_last": 1},
+            "trajectories": {"every_steps": 1, "groups": 1, "max_megabytes": 64.0},
         }
     )
 
