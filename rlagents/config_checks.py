@@ -28,7 +28,6 @@ def check_counts(config: Config) -> None:
     _check_at_least(0, config, "rl.steps", "supervised.steps", "evaluation.every_steps")
     _check_at_least(1, config, "rl.group_size", "rl.prompts_per_step", "rl.prompts_per_micro_batch", "rl.epochs")
     _check_at_least(1, config, "rl.updates_per_batch", "evaluation.samples_per_task", "evaluation.num_tasks")
-    _check_at_least(1, config, "checkpoint.every_steps", "checkpoint.keep_last")
     _check_at_least(1, config, "rl.max_draws")
     for section in ("mesh", "limits", "evaluation.limits"):
         _check_at_least(1, config, *(f"{section}.{name}" for name in value_of(config, section)))

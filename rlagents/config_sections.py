@@ -7,6 +7,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from rlagents import sharding
+from rlagents.checkpoints import CheckpointOptions
 from rlagents.experiment import Config
 from rlagents.model_passes import model_passes
 from rlagents.rollouts.collate import collate
@@ -36,11 +37,12 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
         "max_draws",
         "stop_early",
         "rollouts_ahead",
+        "wait_for_tools",
     ),
     "passes": (),
     "buckets": ("prefix_buckets", "member_buckets", "turn_buckets", "share_prefix"),
     "evaluation": ("num_tasks", "samples_per_task", "every_steps", "limits"),
-    "checkpoint": ("every_steps", "keep_last"),
+    "checkpoint": (),
     "trajectories": (),
 }
 WARM_UP_SECTIONS: dict[str, tuple[str, ...]] = {
@@ -72,6 +74,7 @@ _ARGUMENTS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
             "version",
         ),
     ),
+    "checkpoint": (CheckpointOptions, ()),
     "buckets": (collate, ("groups", "pad_prompts_to", "named")),
     "trace_buckets": (collate, ("groups", "pad_prompts_to", "named")),
     "trajectories": (TrajectoryOptions, ()),

@@ -9,16 +9,14 @@ may differ from its own.
 
 import sys
 from pathlib import Path
-from typing import Any
 
 from absl import app, flags, logging
 
-from rlagents import learner, models
 from rlagents.checkpoints import Checkpoints
 from rlagents.command_line import parse_flags, read_options
 from rlagents.compilation import programs_kept_by
-from rlagents.learner import Optimizer
-from rlagents.machinery import Machinery, abstract_params, assemble
+from rlagents.first_weights import COPIED, REINFORCED, WARM_UP, placed_params
+from rlagents.machinery import Machinery, assemble
 from rlagents.types import Params
 
 STEP = flags.DEFINE_integer("step", None, "Steps of RL after which to evaluate; the newest checkpoint by default.")
@@ -37,7 +35,7 @@ def main(argv: list[str]) -> None:
                 evaluation = machinery.evaluate(machinery.make_sampler(params, version=step))
         finally:
             machinery.close()
-    except (ValueError, FileNotFoundError, ModuleNotFoundError) as error:
+    except (ValueError, FileNotFoundError, PermissionError, ModuleNotFoundError) as error:
         print(f"rlagents.evaluate: {error}", file=sys.stderr)
         sys.exit(2)
     print(f"held-out success after {step} steps: {evaluation}")
@@ -48,37 +46,38 @@ def main(argv: list[str]) -> None:
 def trained_params(machinery: Machinery, workdir: Path, step: int | None) -> tuple[Params, int]:
     """Weights of a run after ``step`` steps of RL (the newest checkpoint for None), and that number.
 
-    Raises ValueError where there is no such checkpoint.
+    Raises ValueError where there is no such checkpoint, or where it is damaged.
     """
     if not workdir.is_dir():
         raise ValueError(f"{workdir} is no folder; give the --workdir of a run.")
-    experiment = machinery.experiment
-    found = None if step == 0 else _newest(workdir / "checkpoints")
+    found = None if step == 0 else _newest(workdir / REINFORCED)
     if found is not None:
-        optimizer, method_state = experiment.optimizer, experiment.method.init()
-        return _restore(machinery, workdir / "checkpoints", optimizer, method_state, step or found), step or found
+        return _params(machinery, workdir / REINFORCED, found if step is None else step), step or found
     if step:
         raise ValueError(f"{workdir} holds no checkpoint of step {step}; it holds none of RL at all.")
-    if machinery.config.supervised.steps == 0:
-        return machinery.make_params(), 0
-    if _newest(workdir / "warm_up") != machinery.config.supervised.steps:
+    warm_up_steps = machinery.config.supervised.steps
+    if warm_up_steps == 0:
+        copied = _newest(workdir / COPIED)
+        return (machinery.make_params() if copied is None else _params(machinery, workdir / COPIED, copied)), 0
+    if _newest(workdir / WARM_UP) != warm_up_steps:
         raise ValueError(f"{workdir} holds no finished warm-up and no checkpoint of RL; train first.")
-    return _restore(machinery, workdir / "warm_up", experiment.supervised_optimizer, (), None), 0
+    return _params(machinery, workdir / WARM_UP, warm_up_steps), 0
 
 
 def _newest(folder: Path) -> int | None:
-    if not folder.is_dir():
-        return None
+    """Step of the newest whole checkpoint; None where there is none at all."""
     with Checkpoints(folder) as checkpoints:
-        return checkpoints.latest_step()
+        step, damaged = checkpoints.newest()
+    if damaged and step is None:
+        raise ValueError(f"{folder} holds no checkpoint that is whole ({damaged}).")
+    for other, what in damaged.items():
+        print(f"WARNING: the checkpoint of step {other} in {folder} is damaged ({what})", file=sys.stderr, flush=True)
+    return step
 
 
-def _restore(machinery: Machinery, folder: Path, optimizer: Optimizer, method_state: Any, step: int | None) -> Params:
-    decoder = machinery.experiment.decoder
-    params = abstract_params(decoder)
-    shardings = learner.state_shardings(params, optimizer, method_state, models.logical_axes(decoder), machinery.mesh)
+def _params(machinery: Machinery, folder: Path, step: int) -> Params:
     with Checkpoints(folder) as checkpoints:
-        return checkpoints.restore(learner.abstract_state(params, optimizer, method_state, shardings), step)[0].params
+        return checkpoints.params(placed_params(machinery), step)
 
 
 if __name__ == "__main__":

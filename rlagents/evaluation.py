@@ -66,6 +66,7 @@ def evaluate(
     category: Callable[[Task], str],
     member_messages: MemberMessages = same_for_all,
     forced_prefix: Sequence[int] = (),
+    wait_for_tools: bool = False,
 ) -> Evaluation:
     """Sample every task ``samples_per_task`` times with the sampler's weights and rule.
 
@@ -86,6 +87,7 @@ def evaluate(
         domain=Domain.EVALUATION,
         member_messages=member_messages,
         forced_prefix=forced_prefix,
+        wait_for_tools=wait_for_tools,
     )
     return _summarise(tasks, sampled, samples_per_task, category)
 

@@ -29,9 +29,20 @@ from rlagents.sampling import Sampler, SamplingRule
 from rlagents.types import Batch, Params
 
 
+@dataclass(frozen=True)
+class RandomParams:
+    """``make_params`` of an experiment that starts from scratch; see :func:`random_params`."""
+
+    decoder: models.DecoderConfig
+
+    def __call__(self, key: jax.Array, shardings: Any) -> Params:
+        """Draw the weights from ``key``."""
+        return jax.jit(partial(models.init_params, self.decoder), out_shardings=shardings)(key)
+
+
 def random_params(decoder: models.DecoderConfig) -> Callable[[jax.Array, Any], Params]:
     """``make_params`` of an experiment that starts from random weights, each created in its sharding."""
-    return lambda key, shardings: jax.jit(partial(models.init_params, decoder), out_shardings=shardings)(key)
+    return RandomParams(decoder)
 
 
 def abstract_params(decoder: models.DecoderConfig) -> Params:
@@ -107,6 +118,7 @@ class Machinery:
             step=step,
             member_messages=self.experiment.member_messages,
             forced_prefix=self.forced_prefix(),
+            wait_for_tools=self.config.rl.wait_for_tools,
         )
         return sample_informative(
             stream.take,
@@ -141,6 +153,7 @@ class Machinery:
             category=self.experiment.category,
             member_messages=self.experiment.evaluation_messages,
             forced_prefix=self.forced_prefix(),
+            wait_for_tools=self.config.rl.wait_for_tools,
         )
 
     def close(self) -> None:
@@ -163,6 +176,7 @@ def assemble(config: Config, experiment: Experiment, *, trains: bool = True) -> 
     section_checks.check_rule(config, trains=trains)
     section_checks.check_passes(config, experiment.decoder)
     section_checks.check_workers(config)
+    section_checks.check_checkpoint(config)
     section_checks.check_trajectories(config)
     limits = _limits("limits", config.limits, experiment.environment)
     evaluation_limits = _limits("evaluation.limits", config.evaluation.limits, experiment.environment)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rlagents.argument_checks import check_above, check_flag, check_whole, is_number, is_whole
+from rlagents.checkpoints import CheckpointOptions
 from rlagents.config_checks import check_split
 from rlagents.config_sections import value_of
 from rlagents.experiment import Config
@@ -113,3 +114,13 @@ def _named(section: str) -> Iterator[None]:
         yield
     except ValueError as error:
         raise ValueError(f"{section}.{error}") from error
+
+
+def check_checkpoint(config: Config) -> None:
+    """Checkpoints are kept by counts that are counts; the best can be told only where steps are evaluated."""
+    options = CheckpointOptions(**config.checkpoint)
+    if options.keep_best and not config.evaluation.every_steps:
+        raise ValueError(
+            f"checkpoint.keep_best is {options.keep_best}, but evaluation.every_steps is 0, so no step but the first "
+            "and the last is evaluated; set evaluation.every_steps, or checkpoint.keep_best=0."
+        )

@@ -1,21 +1,30 @@
 """The supervised phase: the policy learns from demonstrations before it is rewarded for anything."""
 
+import contextlib
 import dataclasses
 from collections.abc import Iterator
+from pathlib import Path
 
+import jax
 import numpy as np
 
-from rlagents import learner
+from rlagents import learner, models
+from rlagents.checkpoints import CheckpointOptions, Checkpoints
+from rlagents.data.prefetch import prefetched
 from rlagents.data.streams import shuffled
 from rlagents.experiment import Experiment
 from rlagents.facts import Task
+from rlagents.first_weights import WARM_UP, first_weights, new_record, resumed
+from rlagents.interruption import Interrupted, Interruption
 from rlagents.learner.supervised import SupervisedStep
-from rlagents.machinery import Machinery
+from rlagents.machinery import Machinery, abstract_params
+from rlagents.metrics import MetricsWriter
 from rlagents.rollouts.collate import collate
 from rlagents.rollouts.experts import Demonstration, expert_trajectory
 from rlagents.rollouts.trajectory import Trajectory
 from rlagents.sharding import shard_batch
-from rlagents.types import Batch
+from rlagents.timing import OneStepLate, PhaseTimer
+from rlagents.types import Batch, Params
 
 
 class Traces:
@@ -82,3 +91,55 @@ def make_step(machinery: Machinery, optimizer: learner.Optimizer, shardings: lea
         shardings,
         prompts_per_micro_batch=machinery.config.supervised.prompts_per_micro_batch,
     )
+
+
+def warm_up(machinery: Machinery, workdir: Path, timer: PhaseTimer, interruption: Interruption) -> Params:
+    """Maximum likelihood on demonstrations; returns the weights. Goes on from, and ends with, a checkpoint.
+
+    Raises CheckpointError as :func:`rlagents.first_weights.resumed` does, and Interrupted, with all saved.
+    """
+    config, experiment = machinery.config, machinery.experiment
+    steps = config.supervised.steps
+    if steps == 0:
+        return first_weights(machinery, workdir)
+    axes, optimizer = models.logical_axes(experiment.decoder), experiment.supervised_optimizer
+    shapes = abstract_params(experiment.decoder)
+    shardings = learner.state_shardings(shapes, optimizer, (), axes, machinery.mesh)
+    options = CheckpointOptions(**config.checkpoint)
+    with Checkpoints(workdir / WARM_UP, keep_last=options.keep_last) as checkpoints:
+        before = resumed(checkpoints, config)
+        first = 0 if before is None else before.step
+        if before is None:
+            params = first_weights(machinery, workdir)
+            state = learner.create_state(params, optimizer, (), jax.random.key(config.seed), shardings)
+        else:
+            state, _ = checkpoints.restore(learner.abstract_state(shapes, optimizer, (), shardings), first)
+            timer.resume(before.record.run["elapsed_seconds"])
+        if first == steps:
+            return state.params
+        step_once = make_step(machinery, optimizer, shardings)
+        batches = contextlib.closing(prefetched(trace_batches(machinery, first)))
+        late = OneStepLate[tuple[int, learner.StepReport]]()
+        with MetricsWriter(workdir / "warm_up.jsonl", first_step=first) as writer, batches as ready:
+
+            def write(item: tuple[int, learner.StepReport] | None) -> None:
+                if item is not None:
+                    step, report = item
+                    learner.check_finite(report)
+                    values = learner.report_values(report)
+                    writer.write(step, values)
+                    if (step + 1) % 25 == 0 or step + 1 == steps:
+                        print(f"warm-up {step + 1}/{steps}  loss {values['loss']:.3f}", flush=True)
+
+            for step, batch in zip(range(first, steps), ready):
+                state, report = step_once(state, batch.sequences, batch.masks)
+                write(late.put((step, report)))
+                done, last = step + 1, step + 1 == steps
+                stops = interruption.requested(done)
+                if stops or last or done % options.every_steps == 0:
+                    write(late.last())  # what a checkpoint has behind it is written down
+                    checkpoints.save(done, state, new_record(config, {"batches": done}, timer.elapsed_seconds))
+                if stops:
+                    checkpoints.wait()
+                    raise Interrupted(f"stopped after step {done} of {steps} of the warm-up, and saved")
+    return state.params

@@ -1,23 +1,56 @@
-"""The folder of a run: whose it is, and the conversations it keeps."""
+"""The folder of a run: whose it is, who works in it, and the conversations it keeps."""
 
+import contextlib
+import fcntl
 import json
 import os
-from collections.abc import Mapping, Sequence
+import socket
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rlagents.durable import UNFINISHED, write_durably, writing
 from rlagents.experiment import Config
 from rlagents.rollouts.trajectory import Trajectory
+
+_CONFIG, _LOCK = "config.json", "lock"
+
+
+@contextlib.contextmanager
+def claimed(workdir: Path, config: Config) -> Iterator[None]:
+    """:func:`claim_workdir`, and nobody else works there meanwhile; the lock goes with the process, however it ends.
+
+    Raises ValueError as ``claim_workdir`` does, and where another process works there; WriteError where nothing can be
+    written. Nothing is changed then.
+    """
+    _check_ownership(workdir, plain(config))
+    with _locked(workdir):
+        claim_workdir(workdir, config)
+        yield
 
 
 def claim_workdir(workdir: Path, config: Config) -> None:
     """Make the folder and write ``config.json``; a folder of the same config is taken up again.
 
     Raises ValueError if the folder belongs to a run of another config (naming the keys that differ) or holds files that
-    are not a run's: nothing is ever overwritten.
+    are not a run's: nothing is ever overwritten. Raises WriteError where nothing can be written.
     """
-    path = workdir / "config.json"
-    wanted = json.loads(config.to_json())
+    if _check_ownership(workdir, plain(config)):
+        return
+    with writing(workdir):
+        workdir.mkdir(parents=True, exist_ok=True)
+    # A run that is taken away here leaves the whole config.json or none.
+    write_durably(workdir / _CONFIG, (json.dumps(plain(config), indent=2) + "\n").encode())
+
+
+def is_of(workdir: Path, config: Config) -> bool:
+    """Whether the folder holds a run of this config. Raises ValueError as ``claim_workdir`` does."""
+    return _check_ownership(workdir, plain(config))
+
+
+def _check_ownership(workdir: Path, wanted: Mapping[str, Any]) -> bool:
+    """Whether the folder is this run's already; if it is not, it holds nothing that a run could overwrite."""
+    path = workdir / _CONFIG
     if path.exists():
         differences = differing_keys(_stored_config(path), wanted)
         if differences:
@@ -25,14 +58,38 @@ def claim_workdir(workdir: Path, config: Config) -> None:
                 f"{workdir} holds a run of another config ({'; '.join(differences)}). Give another --workdir, or the "
                 "config of that run."
             )
-        return
-    if workdir.exists() and (not workdir.is_dir() or any(file.name != _UNFINISHED for file in workdir.iterdir())):
+        return True
+    ours = {_LOCK, _CONFIG + UNFINISHED}
+    if workdir.exists() and (not workdir.is_dir() or any(file.name not in ours for file in workdir.iterdir())):
         raise ValueError(f"{workdir} is not empty and holds no config.json of a run; give a new folder as --workdir.")
-    workdir.mkdir(parents=True, exist_ok=True)
-    # A run that is taken away here leaves the whole config.json or none.
-    unfinished = workdir / _UNFINISHED
-    unfinished.write_text(json.dumps(wanted, indent=2) + "\n", encoding="utf-8")
-    os.replace(unfinished, path)
+    return False
+
+
+@contextlib.contextmanager
+def _locked(workdir: Path) -> Iterator[None]:
+    """One process works in ``workdir``; its file ``lock`` says which."""
+    path = workdir / _LOCK
+    with writing(path):
+        workdir.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    with os.fdopen(descriptor, "r+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = " ".join(file.read(200).split()) or "another process"
+            raise ValueError(
+                f"{workdir} is being worked in by {holder}; wait until it has ended, or give another --workdir."
+            ) from error
+        with writing(path):
+            file.truncate()
+            file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+            file.flush()
+        yield
+
+
+def plain(config: Config) -> Mapping[str, Any]:
+    """A config as it is stored: dictionaries, and tuples are lists."""
+    return json.loads(config.to_json())
 
 
 def _stored_config(path: Path) -> Mapping[str, Any]:
@@ -57,12 +114,10 @@ def differing_keys(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list
 
 def write_conversations(path: Path, groups: Sequence[Sequence[Trajectory]]) -> None:
     """One JSON line a trajectory. A step that is made again writes its file again."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [json.dumps(member.summary()) for group in groups for member in group]
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-
-
-_UNFINISHED = "config.json.unfinished"
+    text = "".join(f"{json.dumps(member.summary())}\n" for group in groups for member in group)
+    with writing(path, len(text)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
 
 
 class _Absent:

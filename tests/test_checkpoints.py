@@ -172,7 +172,7 @@ def _damage(how, folder):
     elif how == "no metadata of the state":
         (folder / "state" / "_METADATA").unlink()
     elif how == "a record cut short":
-        os.truncate(folder / "record" / "metadata", 10)
+        os.truncate(folder / "record.json", 10)
     else:
         largest = max((folder / "state" / "d").iterdir(), key=lambda file: file.stat().st_size)
         os.truncate(largest, largest.stat().st_size // 2)

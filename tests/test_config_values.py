@@ -9,7 +9,8 @@ from ml_collections import ConfigDict, config_flags
 
 from experiments.quickstart import procedural
 from experiments.rc_grpo import bfcl
-from rlagents import command_line, config_checks, machinery, train
+from rlagents import command_line, config_checks, machinery, reinforce
+from rlagents.interruption import Interruption
 from rlagents.timing import PhaseTimer
 from tests.refusing import changed, refusal
 from tests.test_train import CONFIG_FILE, ROOT
@@ -121,8 +122,8 @@ def test_members_per_micro_batch_can_be_set_and_unset_on_the_command_line(make, 
 def test_the_learner_takes_what_the_sampler_records(rule, temperature, experiment, no_workers, tmp_path, monkeypatch):
     """Nothing of a run of 0 steps is refused at its end, and a rule may leave the temperature to its default."""
     made, learner, used = changed({"rule": ConfigDict(rule), "rl.steps": 0}), mock.Mock(), []
-    monkeypatch.setattr(train, "learner", learner)
+    monkeypatch.setattr(reinforce, "learner", learner)
     monkeypatch.setattr(machinery, "model_passes", lambda decoder, temperature, **options: used.append(temperature))
-    train.reinforce(machinery.assemble(made, experiment), tmp_path, mock.Mock(), PhaseTimer())
+    reinforce.reinforce(machinery.assemble(made, experiment), tmp_path, mock.Mock(), PhaseTimer(), Interruption())
     assert learner.make_learner.called
     assert used == [temperature]

@@ -100,6 +100,7 @@ def get_config() -> ConfigDict:
                 "max_draws": 1,
                 "stop_early": True,
                 "rollouts_ahead": 0,
+                "wait_for_tools": True,
                 "learning_rate": 4e-4,
                 "final_fraction": 0.1,
                 "warm_up_updates": 5,
@@ -130,7 +131,13 @@ def get_config() -> ConfigDict:
                     "max_prompt_tokens": 112,
                 },
             },
-            "checkpoint": {"every_steps": 100, "keep_last": 1},
+            "checkpoint": {
+                "every_steps": 100,
+                "keep_last": 2,
+                "keep_best": 0,
+                "best_metric": "success",
+                "restore_from": "",
+            },
             "trajectories": {"every_steps": 1, "groups": 1, "max_megabytes": 64.0},
         }
     )

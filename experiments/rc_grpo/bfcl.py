@@ -64,6 +64,7 @@ def smollm2_135m() -> ConfigDict:
                 "max_draws": 1,
                 "stop_early": True,
                 "rollouts_ahead": 0,
+                "wait_for_tools": False,
                 "learning_rate": 1e-6,
                 "max_grad_norm": 1.0,
             },
@@ -89,7 +90,13 @@ def smollm2_135m() -> ConfigDict:
                 "every_steps": 0,
                 "limits": dict(limits),
             },
-            "checkpoint": {"every_steps": 100, "keep_last": 1},
+            "checkpoint": {
+                "every_steps": 100,
+                "keep_last": 2,
+                "keep_best": 0,
+                "best_metric": "success",
+                "restore_from": "",
+            },
             "trajectories": {"every_steps": 1, "groups": 1, "max_megabytes": 64.0},
         }
     )

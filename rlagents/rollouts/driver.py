@@ -6,7 +6,8 @@
 A group is opened as soon as the sampler has a slot, in stream order. Its members then go their own ways: each asks for
 a turn, has it executed in the pool while others are decoded, appends the observation and asks again. Nothing depends on
 who is ready first: a member's tokens follow from its own keys and its own environment, and groups come back in stream
-order.
+order. What may depend on it is the last bit of a log-probability, since rows round differently beside other rows; with
+``wait_for_tools`` the sampler goes on only when every answer is there, and nothing at all depends on time.
 
 Where more tasks are drawn than groups are wanted, ``last_needed`` says from the groups that have ended which task is
 the last that still matters. The groups behind it give their rows and episodes back at once, and count for nothing.
@@ -84,6 +85,7 @@ def rollout(
     member_messages: MemberMessages = same_for_all,
     forced_prefix: Sequence[int] = (),
     last_needed: LastNeeded | None = None,
+    wait_for_tools: bool = False,
 ) -> Rollout:
     """Sample ``group_size`` trajectories for every task, or for every task that matters.
 
@@ -100,6 +102,8 @@ def rollout(
       member_messages: what the policy is shown as each member's opening, and the member's condition.
       forced_prefix: token ids that every model turn is made to begin with (kind FORCED).
       last_needed: asked whenever groups have ended; None where every task matters.
+      wait_for_tools: decode only when nothing is asked of the pool any more: the same numbers to the last bit, however
+        long tools take, at the price of doing nothing while they run.
 
     Raises:
       ValueError: no room for a turn after ``forced_prefix``; two tasks with one stream index; from the sampler, a
@@ -111,7 +115,7 @@ def rollout(
     if len({task.stream for task in tasks}) != len(tasks):
         raise ValueError("two tasks have the same stream index; their members would draw the same random numbers.")
     setting = Setting(sampler, chat, pool, limits, tuple(forced_prefix))
-    loop = _Loop(setting, tasks, group_size, (domain, run, step), member_messages, last_needed)
+    loop = _Loop(setting, tasks, group_size, (domain, run, step), member_messages, last_needed, wait_for_tools)
     before = Counter(pool.counts)
     loop.run()
     needed = loop.needed
@@ -145,12 +149,13 @@ class _Loop:
         key: tuple[int, int, int],
         member_messages: MemberMessages,
         last_needed: LastNeeded | None,
+        wait_for_tools: bool,
     ):
         self.needed = list(tasks)
         self.groups: dict[int, list[Trajectory]] = {}
         self.skipped: dict[int, Skipped] = {}
         self.counts = {task.stream: Counter[str]() for task in tasks}
-        self._setting, self._last_needed = setting, last_needed
+        self._setting, self._last_needed, self._wait_for_tools = setting, last_needed, wait_for_tools
         self._group_size, self._key, self._member_messages = group_size, key, member_messages
         self._unasked, self._asked = deque(tasks), deque[StreamTask]()
         self._openings: dict[int, Opening | Lost] = {}
@@ -165,12 +170,28 @@ class _Loop:
             members = {row: member for group in self._sampling for row, member in group.members.items()}
             for turn in self._setting.sampler.step():
                 members[turn.row].answer(turn)
-            busy = any(member.asking for member in members.values())
-            for ticket, value in self._setting.pool.poll(0.0 if busy else _WAIT_SECONDS):
-                _, take = self._waiting.pop(ticket, (None, _nobody))
-                take(value)
+            if self._wait_for_tools:
+                self._hear_all()
+            else:
+                self._hear(any(member.asking for member in members.values()))
             self._sampling = [group for group in self._sampling if not group.sampled]
             self._stop_what_matters_no_more()
+
+    def _hear(self, busy: bool) -> None:
+        """Hand over what is there; wait for it only where there is nothing else to do."""
+        for ticket, value in self._setting.pool.poll(0.0 if busy else _WAIT_SECONDS):
+            _, take = self._waiting.pop(ticket, (None, _nobody))
+            take(value)
+
+    def _hear_all(self) -> None:
+        """Until nobody waits for anything, and in the order of asking: who was answered first leaves no trace."""
+        while self._waiting:
+            answers: dict[int, Any] = {}
+            while self._waiting.keys() - answers.keys():
+                answers |= dict(self._setting.pool.poll(_WAIT_SECONDS))
+            for ticket in sorted(self._waiting):
+                _, take = self._waiting.pop(ticket)
+                take(answers[ticket])
 
     def _await(self, stream: int, ticket: int, take: Callable[[Any], None]) -> None:
         self._waiting[ticket] = stream, take

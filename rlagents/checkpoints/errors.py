@@ -1,0 +1,35 @@
+"""What can be wrong with a checkpoint, told in one line."""
+
+import contextlib
+from collections.abc import Iterator
+
+import jax
+
+from rlagents.durable import WriteError
+
+
+class CheckpointError(ValueError):
+    """There is no such checkpoint, it cannot be read or written, or it holds another tree than the one asked for."""
+
+
+class DamagedError(CheckpointError):
+    """The files of a checkpoint are not those that were written."""
+
+
+@contextlib.contextmanager
+def reading(where: str, remedy: str) -> Iterator[None]:
+    """Turn what Orbax raises for missing and damaged files, which is anything, into one line that names them."""
+    try:
+        yield
+    except (MemoryError, jax.errors.JaxRuntimeError):
+        raise  # of this machine: the files are not to blame
+    except Exception as error:
+        if isinstance(error, CheckpointError) and not isinstance(error, DamagedError):
+            raise
+        raise CheckpointError(f"{where} cannot be read ({said(error)}); {remedy}") from error
+
+
+def said(error: Exception) -> str:
+    """The first line of an error, without the pages that some libraries add."""
+    line = str(error).strip().partition("\n")[0].partition(" [tensorstore_spec=")[0]
+    return line if isinstance(error, (CheckpointError, WriteError)) else f"{type(error).__name__}: {line}"

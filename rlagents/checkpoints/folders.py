@@ -1,0 +1,85 @@
+"""The names of checkpoints: a folder called by its step is complete, and gets or loses that name in one move.
+
+12           complete
+writing-14   being written, or left by a run that was taken away meanwhile
+deleting-8   on its way out
+damaged-10   found damaged, and kept for a person to look at
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+from rlagents.durable import sync_folder, writing
+
+_WRITING, _DELETING, _DAMAGED = "writing-", "deleting-", "damaged-"
+
+
+def steps_in(directory: Path) -> list[int]:
+    """Steps of complete checkpoints, oldest first."""
+    return sorted(int(name) for name in _names(directory) if name.isdecimal() and str(int(name)) == name)
+
+
+def damaged_in(directory: Path) -> list[str]:
+    """Names of the folders that were set aside."""
+    return sorted(name for name in _names(directory) if name.startswith(_DAMAGED))
+
+
+def writing_name(directory: Path, step: int) -> Path:
+    """Where the checkpoint of ``step`` lies until it is complete."""
+    return directory / f"{_WRITING}{step}"
+
+
+def begin(directory: Path, step: int) -> Path:
+    """A new empty folder to write the checkpoint of ``step`` in. Raises durable.WriteError."""
+    folder = writing_name(directory, step)
+    with writing(folder):
+        if folder.exists():
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True)
+    return folder
+
+
+def complete(folder: Path) -> Path:
+    """Give a folder of ``begin`` its name. Raises durable.WriteError."""
+    named = folder.with_name(folder.name.removeprefix(_WRITING))
+    with writing(named):
+        # Names of files first, the name of the whole last.
+        for parent, _, _ in os.walk(folder, topdown=False):
+            sync_folder(Path(parent))
+        os.rename(folder, named)
+        sync_folder(named.parent)
+    return named
+
+
+def delete(directory: Path, step: int) -> None:
+    """Take a checkpoint away: its name first, at once, then its files. Raises durable.WriteError."""
+    trash = directory / f"{_DELETING}{step}"
+    with writing(trash):
+        if trash.exists():
+            shutil.rmtree(trash)
+        os.rename(directory / str(step), trash)
+        shutil.rmtree(trash)
+
+
+def set_aside(directory: Path, step: int) -> Path:
+    """Take its name from a damaged checkpoint, and nothing else; returns where it lies. Raises durable.WriteError."""
+    number, aside = 1, directory / f"{_DAMAGED}{step}"
+    while aside.exists():
+        number, aside = number + 1, directory / f"{_DAMAGED}{step}-{number + 1}"
+    with writing(aside):
+        os.rename(directory / str(step), aside)
+        sync_folder(directory)
+    return aside
+
+
+def tidy(directory: Path) -> None:
+    """Remove what runs that were taken away have left half-written or half-deleted. Raises durable.WriteError."""
+    for name in _names(directory):
+        if name.startswith((_WRITING, _DELETING)):
+            with writing(directory / name):
+                shutil.rmtree(directory / name)
+
+
+def _names(directory: Path) -> list[str]:
+    return [entry.name for entry in os.scandir(directory) if entry.is_dir()] if directory.is_dir() else []

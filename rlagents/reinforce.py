@@ -1,0 +1,151 @@
+"""The reinforced phase: rollout, credit, update, again and again."""
+
+import contextlib
+import functools
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import jax
+
+from rlagents import learner, models
+from rlagents.checkpoints import CheckpointOptions, Checkpoints
+from rlagents.durable import sync_file
+from rlagents.first_weights import REINFORCED, new_record, resumed
+from rlagents.interruption import Interrupted, Interruption
+from rlagents.machinery import Machinery
+from rlagents.metrics import MetricsWriter
+from rlagents.progress import progress
+from rlagents.rollouts.ahead import RolloutsAhead
+from rlagents.rollouts.driver import Rollout
+from rlagents.rollouts.members import TurnSampler
+from rlagents.rollouts.stored import from_document, to_document
+from rlagents.sampling import SamplingRule
+from rlagents.step_log import Line, StepLog, rollout_values
+from rlagents.timing import PhaseTimer
+from rlagents.types import Params
+from rlagents.workdir import write_conversations
+
+
+def reinforce(
+    machinery: Machinery, workdir: Path, params: Params, timer: PhaseTimer, interruption: Interruption
+) -> None:
+    """Rollout, credit, update, again and again from ``params``; evaluates before, in between and after.
+
+    Raises CheckpointError as :func:`rlagents.first_weights.resumed` does, and Interrupted, with all saved.
+
+    ``seconds/update`` of a step runs from its first pass to the published weights, which is the one time that the host
+    waits for the devices; what they computed beside the weights is read a step later.
+    """
+    config, experiment, options = machinery.config, machinery.experiment, machinery.config.rl
+    method, optimizer = experiment.method, experiment.optimizer
+    axes, key = models.logical_axes(experiment.decoder), jax.random.key(config.seed)
+    shardings = learner.state_shardings(params, optimizer, method.init(), axes, machinery.mesh)
+    reference = learner.own_copy(params, machinery.param_shardings) if "reference" in method.needs else None
+    make_learner = learner.make_learner
+    if options.pack_micro_batches:
+        lengths = {name: config.buckets[name] for name in ("prefix_buckets", "member_buckets")}
+        make_learner = functools.partial(learner.make_packed_learner, **lengths)
+    learn = make_learner(
+        method,
+        machinery.passes(SamplingRule(**config.rule).recorded_temperature, options.members_per_micro_batch),
+        optimizer,
+        shardings,
+        prompts_per_micro_batch=options.prompts_per_micro_batch,
+        updates_per_batch=options.updates_per_batch,
+        epochs=options.epochs,
+        reuse_policy_as_old=options.reuse_policy_as_old,
+    )
+    with contextlib.ExitStack() as stack:
+        saving = CheckpointOptions(**config.checkpoint)
+        checkpoints = stack.enter_context(Checkpoints(workdir / REINFORCED, **saving.retention()))
+        before = resumed(checkpoints, config)
+        first, position, pending = 0 if before is None else before.step, 0, None
+        if first >= options.steps:
+            print(f"{workdir} is finished: all {options.steps} steps are done, nothing is left to do.", flush=True)
+            return
+        if before is None:
+            state = learner.create_state(params, optimizer, method.init(), key, shardings)
+        else:
+            abstract = learner.abstract_state(params, optimizer, method.init(), shardings)
+            state, stored = checkpoints.restore(abstract, first)
+            position = stored.position["prompts"]
+            pending = None if stored.pending is None else from_document(stored.pending)
+            timer.resume(stored.run["elapsed_seconds"])
+            print(f"weights: the run's own checkpoint; going on after step {first}", flush=True)
+        metrics = stack.enter_context(MetricsWriter(workdir / "metrics.jsonl", first_step=first))
+        evaluations = stack.enter_context(MetricsWriter(workdir / "evaluations.jsonl", first_step=first + bool(first)))
+        bar = stack.enter_context(contextlib.closing(progress(options.steps, sys.stdout, first_step=first)))
+        stream, sampler = experiment.train_stream(position), machinery.make_sampler(state.params, version=first)
+        log = StepLog(metrics)
+
+        def roll_out(sampler: TurnSampler, step: int) -> Rollout:
+            return machinery.roll_out(sampler, stream, step)
+
+        ahead = stack.enter_context(contextlib.closing(RolloutsAhead(roll_out, sampler, pending=pending)))
+
+        def evaluate(step: int) -> dict[str, float]:
+            with timer.phase("evaluation"):
+                evaluation = machinery.evaluate(sampler)
+            values = evaluation.values()
+            saving.check_metric(values)
+            evaluations.write(step, values | {"seconds_since_start": timer.elapsed_seconds})
+            write_conversations(workdir / "conversations" / f"held-out-{step:06d}.jsonl", evaluation.groups)
+            print(f"held-out success after {step} steps: {evaluation}", flush=True)
+            return values
+
+        def save(step: int, evaluated: Mapping[str, float]) -> None:
+            with timer.phase("checkpoint"):
+                for name in ("metrics.jsonl", "evaluations.jsonl"):
+                    sync_file(workdir / name)  # a power cut takes no line that a checkpoint has behind it
+                pending = None if ahead.pending is None else to_document(ahead.pending)
+                position, seconds = {"prompts": stream.position}, timer.elapsed_seconds
+                record = new_record(config, position, seconds, pending=pending, metrics=evaluated)
+                checkpoints.save(step, state, record)
+
+        if first == 0:
+            evaluate(0)
+        for step in range(first, options.steps):
+            start, done, last = time.perf_counter(), step + 1, step + 1 == options.steps
+            with timer.phase("rollout"):
+                sampled = ahead.take(step)
+            if options.rollouts_ahead and not last:
+                ahead.begin(done)
+            with timer.phase("collate"):
+                batch = machinery.collate(sampled.groups, num_prompts=options.prompts_per_step)
+                on_device, placed = learn.place(batch)
+            with timer.phase("update"), ahead.learner_turn():
+                facts = learn.prepare(state.params, reference, on_device)
+                state, credit, credited = learn.credit(state, on_device, facts)
+                reports = []
+                for update in learn.schedule:
+                    state, report = learn.step(state, on_device, facts, credit, update)
+                    reports.append(report)
+            with timer.phase("rollout"):
+                ahead.wait()  # it ends with the weights that it began with
+            with timer.phase("update"):
+                sampler.load(state.params, done)
+            with timer.phase("log"):
+                write_conversations(workdir / "conversations" / f"step-{step:06d}.jsonl", sampled.groups[:1])
+                values = rollout_values(sampled, batch, version=step) | placed
+            seconds = time.perf_counter() - start
+            pace = values["tokens_sampled"] / seconds
+            values |= {"seconds": seconds, "tokens_per_second": pace} | timer.take()
+            if ahead.pending is not None:
+                values["seconds/rollout_ahead"] = ahead.seconds
+            log.put(Line(step, values, reports, credited))
+            bar.show(step, reward=values["reward"], tokens_per_second=pace)
+            evaluates = last or (config.evaluation.every_steps and done % config.evaluation.every_steps == 0)
+            stops = interruption.requested(config.supervised.steps + done)
+            saves = last or stops or done % saving.every_steps == 0
+            if evaluates or saves:
+                log.flush()  # what an evaluation or a checkpoint has behind it is written down
+            evaluated = evaluate(done) if evaluates else {}
+            if saves:
+                save(done, evaluated)
+            checkpoints.check()
+            if stops and not last:
+                checkpoints.wait()
+                raise Interrupted(f"stopped after step {done} of {options.steps}, and saved")
+        print(f"what each phase cost, compilation included:\n{timer.table()}", flush=True)
