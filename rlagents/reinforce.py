@@ -9,13 +9,13 @@ from pathlib import Path
 
 import jax
 
-from rlagents import learner, models
+from rlagents import learner, models, sharding
 from rlagents.checkpoints import CheckpointOptions, Checkpoints
 from rlagents.durable import sync_file
 from rlagents.first_weights import REINFORCED, new_record, resumed
 from rlagents.interruption import Interrupted, Interruption
 from rlagents.machinery import Machinery
-from rlagents.metrics import MetricsWriter
+from rlagents.metrics import JsonLines, MetricsWriter
 from rlagents.progress import progress
 from rlagents.rollouts.ahead import RolloutsAhead
 from rlagents.rollouts.driver import Rollout
@@ -24,8 +24,8 @@ from rlagents.rollouts.stored import from_document, to_document
 from rlagents.sampling import SamplingRule
 from rlagents.step_log import Line, StepLog, rollout_values
 from rlagents.timing import PhaseTimer
+from rlagents.trajectory_log import TrajectoryLog, TrajectoryOptions, held_out_lines
 from rlagents.types import Params
-from rlagents.workdir import write_conversations
 
 
 def reinforce(
@@ -79,6 +79,19 @@ def reinforce(
         bar = stack.enter_context(contextlib.closing(progress(options.steps, sys.stdout, first_step=first)))
         stream, sampler = experiment.train_stream(position), machinery.make_sampler(state.params, version=first)
         log = StepLog(metrics)
+        logged = TrajectoryOptions(**config.trajectories)
+
+        def lines(name: str, first_step: int) -> JsonLines:
+            return stack.enter_context(JsonLines(workdir / name, first_step=first_step, max_bytes=logged.max_bytes))
+
+        held_out = lines("held_out.jsonl", first + bool(first))
+        trajectories = TrajectoryLog(
+            lines("trajectories.jsonl", first),
+            experiment.chat.decode,
+            learn.scores,
+            logged,
+            prompt_shards=sharding.prompt_shards(machinery.mesh),
+        )
 
         def roll_out(sampler: TurnSampler, step: int) -> Rollout:
             return machinery.roll_out(sampler, stream, step)
@@ -91,13 +104,13 @@ def reinforce(
             values = evaluation.values()
             saving.check_metric(values)
             evaluations.write(step, values | {"seconds_since_start": timer.elapsed_seconds})
-            write_conversations(workdir / "conversations" / f"held-out-{step:06d}.jsonl", evaluation.groups)
+            held_out_lines(held_out, step, evaluation.groups)
             print(f"held-out success after {step} steps: {evaluation}", flush=True)
             return values
 
         def save(step: int, evaluated: Mapping[str, float]) -> None:
             with timer.phase("checkpoint"):
-                for name in ("metrics.jsonl", "evaluations.jsonl"):
+                for name in ("metrics.jsonl", "evaluations.jsonl", "trajectories.jsonl", "held_out.jsonl"):
                     sync_file(workdir / name)  # a power cut takes no line that a checkpoint has behind it
                 pending = None if ahead.pending is None else to_document(ahead.pending)
                 position, seconds = {"prompts": stream.position}, timer.elapsed_seconds
@@ -116,18 +129,19 @@ def reinforce(
                 batch = machinery.collate(sampled.groups, num_prompts=options.prompts_per_step)
                 on_device, placed = learn.place(batch)
             with timer.phase("update"), ahead.learner_turn():
+                trajectories.before(step, sampled.groups, batch, state.params)
                 facts = learn.prepare(state.params, reference, on_device)
                 state, credit, credited = learn.credit(state, on_device, facts)
                 reports = []
                 for update in learn.schedule:
                     state, report = learn.step(state, on_device, facts, credit, update)
                     reports.append(report)
+                trajectories.after(credit, state.params)
             with timer.phase("rollout"):
                 ahead.wait()  # it ends with the weights that it began with
             with timer.phase("update"):
                 sampler.load(state.params, done)
             with timer.phase("log"):
-                write_conversations(workdir / "conversations" / f"step-{step:06d}.jsonl", sampled.groups[:1])
                 values = rollout_values(sampled, batch, version=step) | placed
             seconds = time.perf_counter() - start
             pace = values["tokens_sampled"] / seconds
@@ -141,6 +155,7 @@ def reinforce(
             saves = last or stops or done % saving.every_steps == 0
             if evaluates or saves:
                 log.flush()  # what an evaluation or a checkpoint has behind it is written down
+                trajectories.flush()
             evaluated = evaluate(done) if evaluates else {}
             if saves:
                 save(done, evaluated)
