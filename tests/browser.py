@@ -96,12 +96,12 @@ class Browser:
                 self._hand_out(self._next(end, "events"))
 
     @contextlib.contextmanager
-    def page(self, url, *, size="desktop", dark=False):
-        """A tab of its own that has loaded ``url``."""
+    def page(self, url, *, size="desktop", dark=False, ready="document.readyState === 'complete'"):
+        """A tab of its own that has opened ``url`` and come to where the expression ``ready`` is true."""
         target = self.send("Target.createTarget", url="about:blank")["targetId"]
         session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         page = self._pages[session] = Page(self, session)
-        page.open(url, size, dark)
+        page.open(url, size, dark, ready)
         try:
             yield page
         finally:
@@ -150,7 +150,7 @@ class Page:
         elif method == "Network.requestWillBeSent":
             self.requests.append(params["request"]["url"])
 
-    def open(self, url, size, dark):
+    def open(self, url, size, dark, ready):
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.send(f"{domain}.enable")
         width, height = SIZES[size]
@@ -159,7 +159,7 @@ class Page:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send("Emulation.setEmulatedMedia", features=[scheme])
         self.send("Page.navigate", url=str(url))
-        self.until("document.readyState === 'complete' && document.querySelector('#main h1')")
+        self.until(f"document.querySelector('#main h1') && ({ready})")
 
     def value(self, expression):
         """What a JavaScript expression is, promises awaited, as JSON."""

@@ -13,8 +13,8 @@ _PANELS: Sequence[tuple[str, Sequence[str]]] = (
     ("Reward and success", ("reward", "outcome", "success", "success/", "named/")),
     ("Learning", ("loss", "gradient_norm", "learning_rate", "entropy", "ratio", "policy_", "rollout_gap", "updates_")),
     ("Alarms", ("alarms/", "alarms")),
-    ("Rollout", ("rollout/", "turns", "tokens_", "padding_fraction", "tasks", "samples_per_task", "workers/")),
-    ("Cost", ("seconds", "tokens_per_second")),
+    ("Rollout", ("rollout/", "turns", "tokens_sampled", "tokens_model", "tokens_trained", "tokens_total", "padding_", "tasks", "samples_per_task", "workers/")),
+    ("Cost", ("seconds", "seconds/", "tokens_per_second")),
     ("Warm-up", (WARM_UP,)),
 )
 """Titles, and the names (or beginnings of names, where they end in ``/`` or ``_``) that belong there."""
@@ -68,10 +68,7 @@ def _curve(points: Mapping[int, Sequence[float | None]], width: int) -> dict[str
 
 
 def _belongs(name: str, belongs: Sequence[str]) -> bool:
-    return any(name.startswith(part) if part[-1] in "/_" else name == part for part in belongs) or (
-        # "seconds" is the whole, "seconds/rollout" a phase of it.
-        name.partition("/")[0] == "seconds" and "seconds" in belongs
-    )
+    return any(name.startswith(part) if part[-1] in "/_" else name == part for part in belongs)
 
 
 def _sorted(title: str, names: Sequence[str]) -> list[str]:
