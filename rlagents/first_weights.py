@@ -18,6 +18,7 @@ import jax
 from rlagents.checkpoints import CheckpointError, CheckpointOptions, Checkpoints, RunRecord, check_params_of, params_of
 from rlagents.experiment import Config
 from rlagents.machinery import Machinery, RandomParams, abstract_params
+from rlagents.metrics.lines import files_of, read_lines
 from rlagents.types import Params
 from rlagents.versions import code_versions, version_differences
 from rlagents.workdir import differing_keys, is_of, plain
@@ -39,12 +40,12 @@ def new_record(config: Config, position: Mapping[str, Any], elapsed_seconds: flo
     return RunRecord(position, config=plain(config), run=run, **more)
 
 
-def resumed(checkpoints: Checkpoints, config: Config) -> Resumed | None:
+def resumed(checkpoints: Checkpoints, config: Config, log: Path | None = None) -> Resumed | None:
     """The newest whole checkpoint of a phase; None where it has none yet.
 
     Newer ones that are damaged are renamed, and told of on standard error. Raises CheckpointError where there were
-    checkpoints and none is whole, and for one of another config, naming the keys that differ; other versions of the
-    code are only told of.
+    checkpoints and none is whole, or where the phase's ``log`` tells of steps that only a run with a checkpoint can
+    have made; and for one of another config, naming the keys that differ. Other versions of the code are only told of.
     """
     checkpoints.tidy()
     newest = checkpoints.newest()
@@ -55,6 +56,7 @@ def resumed(checkpoints: Checkpoints, config: Config) -> Resumed | None:
                 f"{checkpoints.directory} holds checkpoints, but none that is whole ({'; '.join(lost)}); put a whole "
                 "one back, or give a new --workdir to begin anew: a run is never started over by itself"
             )
+        _check_log(log, checkpoints, config)
         return None
     record = checkpoints.record(newest.step)
     differences = differing_keys(record.config, plain(config))
@@ -79,6 +81,16 @@ def resumed(checkpoints: Checkpoints, config: Config) -> Resumed | None:
             flush=True,
         )
     return Resumed(newest.step, record)
+
+
+def _check_log(log: Path | None, checkpoints: Checkpoints, config: Config) -> None:
+    """Raise CheckpointError if the log goes beyond the second checkpoint, which is begun when the first is complete."""
+    last = -1 if log is None or not files_of(log) else max((row["step"] for row in read_lines(log)), default=-1)
+    if last >= 2 * CheckpointOptions(**config.checkpoint).every_steps:
+        raise CheckpointError(
+            f"{log} has lines up to step {last}, but {checkpoints.directory} holds no checkpoint; put one back, or "
+            "give a new --workdir to begin anew: a run is never started over by itself"
+        )
 
 
 def finished(workdir: Path, config: Config) -> bool:

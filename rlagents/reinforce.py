@@ -60,7 +60,7 @@ def reinforce(
     with contextlib.ExitStack() as stack:
         saving = CheckpointOptions(**config.checkpoint)
         checkpoints = stack.enter_context(Checkpoints(workdir / REINFORCED, **saving.retention()))
-        before = resumed(checkpoints, config)
+        before = resumed(checkpoints, config, workdir / "metrics.jsonl")
         first, position, pending = 0 if before is None else before.step, 0, None
         if first >= options.steps:
             print(f"{workdir} is finished: all {options.steps} steps are done, nothing is left to do.", flush=True)

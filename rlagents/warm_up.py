@@ -107,7 +107,7 @@ def warm_up(machinery: Machinery, workdir: Path, timer: PhaseTimer, interruption
     shardings = learner.state_shardings(shapes, optimizer, (), axes, machinery.mesh)
     options = CheckpointOptions(**config.checkpoint)
     with Checkpoints(workdir / WARM_UP, keep_last=options.keep_last) as checkpoints:
-        before = resumed(checkpoints, config)
+        before = resumed(checkpoints, config, workdir / "warm_up.jsonl")
         first = 0 if before is None else before.step
         if before is None:
             params = first_weights(machinery, workdir)

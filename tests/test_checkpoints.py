@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import os
 import shutil
+import threading
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,8 @@ import numpy as np
 import optax
 import pytest
 
-from rlagents.checkpoints import CheckpointError, Checkpoints, RunRecord
+from rlagents.checkpoints import CheckpointError, Checkpoints, RunRecord, folders
+from rlagents.checkpoints.arrays import ArrayWriter
 from rlagents.data.streams import shuffled
 from rlagents.learner import (
     abstract_state,
@@ -78,6 +80,45 @@ def test_resumed_equals_uninterrupted_bit_for_bit(tmp_path):
         assert record == RunRecord({"prompts": stop}, {"seed": 5}, {"name": "toy"}, pending)
         stream = shuffled(range(3), seed=5, position=record.position["prompts"])
         assert bits(train(state, stream, 7 - stop)) == bits(uninterrupted)
+
+
+def test_training_goes_on_while_a_checkpoint_is_written(tmp_path, monkeypatch):
+    """``save`` returns before anything is written; the steps after it, which are given its buffers, change nothing."""
+    _, shardings = step_and_shardings()
+    state, stream = train(new_state(shardings), shuffled(range(3), seed=5), 1), shuffled(range(3), seed=5)
+    wanted, trained, wait = bits(state), threading.Event(), ArrayWriter.wait
+
+    def wait_for_training(writer):
+        assert trained.wait(60)
+        wait(writer)
+
+    monkeypatch.setattr(ArrayWriter, "wait", wait_for_training)
+    with Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(1, state, RunRecord({}))
+        later = train(state, stream, 3)
+        assert folders.steps_in(tmp_path) == []
+        checkpoints.check()
+        trained.set()
+        assert checkpoints.steps() == [1]
+        restored, _ = checkpoints.restore(target(shardings))
+    assert bits(restored) == wanted != bits(later)
+
+
+def test_an_error_in_the_background_comes_out_at_the_next_look(tmp_path, monkeypatch):
+    _, shardings = step_and_shardings()
+
+    def fail(writer):
+        raise ValueError("the disk is full")
+
+    monkeypatch.setattr(ArrayWriter, "wait", fail)
+    said = r"step 1 in .* cannot be written \(ValueError: the disk is full\); there was none before: make room"
+    for look in ("check", "wait", "steps", "close"):
+        checkpoints = Checkpoints(tmp_path / look)
+        checkpoints.save(1, new_state(shardings), RunRecord({}))
+        checkpoints._thread.shutdown()  # it has failed by now
+        with pytest.raises(CheckpointError, match=said):
+            getattr(checkpoints, look)()
+        assert list((tmp_path / look).iterdir()) == []
 
 
 def test_a_position_or_key_that_restarts_changes_the_run():

@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "durable": set(),
     "versions": set(),
     "checkpoints": {"argument_checks", "durable", "types", "learner", "sharding"},
-    "metrics": {"types"},
+    "metrics": {"durable", "types"},
     "token_pieces": set(),
     "trajectory_lines": set(),
     "report": {"metrics", "trajectory_lines"},

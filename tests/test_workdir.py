@@ -1,11 +1,19 @@
-"""A folder belongs to one run; what differs is named and nothing is overwritten."""
+"""A folder belongs to one run, and to one process at a time; what differs is named and nothing is overwritten."""
 
+import contextlib
+import errno
 import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from ml_collections import ConfigDict
 
-from rlagents.workdir import claim_workdir, differing_keys
+from rlagents.durable import WriteError
+from rlagents.workdir import claim_workdir, claimed, differing_keys
 
 CONFIG = {"seed": 0, "rl": {"steps": 3, "buckets": (1, 2)}}
 
@@ -33,3 +41,79 @@ def test_a_folder_of_something_else_is_refused_untouched(tmp_path):
 
 def test_keys_on_one_side_alone_differ_too():
     assert differing_keys({"a": {"b": 1}}, {"a": {"c": None}}) == ["a.b is absent, was 1", "a.c is None, was absent"]
+
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from ml_collections import ConfigDict
+from rlagents.workdir import claimed
+with claimed(Path(sys.argv[1]), ConfigDict({"seed": 0})):
+    print("claimed", flush=True)
+    time.sleep(600)
+"""
+
+
+@contextlib.contextmanager
+def held(workdir):
+    """Another process works there."""
+    process = subprocess.Popen([sys.executable, "-c", HOLDER, str(workdir)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "claimed\n"
+        yield process
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+def contents(folder):
+    return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in sorted(folder.iterdir())}
+
+
+def test_a_second_process_is_refused_and_changes_nothing_and_a_kill_gives_the_folder_free(tmp_path):
+    workdir = tmp_path / "run"
+    with held(workdir) as process:
+        before = contents(workdir)
+        assert before.keys() == {"config.json", "lock"}
+        with (
+            pytest.raises(ValueError, match=f"is being worked in by process {process.pid} on .+; wait until") as caught,
+            claimed(workdir, ConfigDict({"seed": 0})),
+        ):
+            raise AssertionError("two at a time")
+        assert "\n" not in str(caught.value)
+        assert contents(workdir) == before
+    for _ in range(2):
+        with claimed(workdir, ConfigDict({"seed": 0})):
+            assert f"process {os.getpid()} on " in (workdir / "lock").read_text()
+
+
+def test_what_is_refused_is_not_locked_either(tmp_path):
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(ValueError, match="is not empty"), claimed(tmp_path, ConfigDict(CONFIG)):
+        raise AssertionError("somebody else's folder")
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_start_that_was_taken_away_is_taken_up(tmp_path):
+    """After the lock and before config.json, which may be there in part."""
+    (tmp_path / "lock").write_text("process 1 on nowhere\n")
+    (tmp_path / "config.json.unfinished").write_text("{")
+    with claimed(tmp_path, ConfigDict(CONFIG)):
+        assert json.loads((tmp_path / "config.json").read_text())["seed"] == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "lock"]
+
+
+@pytest.mark.parametrize("where", ["mkdir", "open"])
+def test_a_folder_that_cannot_be_written_is_named(where, tmp_path, monkeypatch):
+    """Root may write anywhere, so the system's answer is put in its mouth."""
+
+    def refuse(*arguments, **options):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    workdir = tmp_path / "run"
+    if where == "open":
+        workdir.mkdir()
+    monkeypatch.setattr(*((Path, "mkdir") if where == "mkdir" else (os, "open")), refuse)
+    said = r"run/lock cannot be written \(Read-only file system\); give a folder that"
+    with pytest.raises(WriteError, match=said), claimed(workdir, ConfigDict(CONFIG)):
+        raise AssertionError("not claimed")

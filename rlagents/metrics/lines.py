@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from rlagents.durable import writing
+
 MAX_BYTES = 64 << 20
 """Of one file, before the next is begun."""
 
@@ -35,29 +37,33 @@ class JsonLines:
         if max_bytes < 1:
             raise ValueError(f"max_bytes is {max_bytes!r}; give a whole number of bytes >= 1")
         self.path, self._max_bytes = Path(path), max_bytes
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        _drop_from(self.path, first_step)
-        self._file = self._open()
+        with writing(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            _drop_from(self.path, first_step)
+            self._file = self._open()
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Append ``row``, which has its number under ``step``.
 
         Raises ValueError for a row without a whole number as its step, and for what JSON cannot say, NaN included
-        (``json_number`` makes a string of it); nothing is written then.
+        (``json_number`` makes a string of it); nothing is written then. Raises durable.WriteError where the disk is
+        full: the lines before are whole.
         """
         step = row.get("step")
         if not isinstance(step, int) or isinstance(step, bool):
             raise ValueError(f"a line has the number of its step under 'step', found {step!r}")
         line = json.dumps(row, allow_nan=False).encode() + b"\n"
-        size = self._file.tell()
-        if size and size + len(line) > self._max_bytes:
-            self._rotate()
-        self._file.write(line)
-        self._file.flush()
+        with writing(self.path, len(line)):
+            size = self._file.tell()
+            if size and size + len(line) > self._max_bytes:
+                self._rotate()
+            self._file.write(line)
+            self._file.flush()
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        with writing(self.path):
+            self._file.close()
 
     def __enter__(self) -> "JsonLines":
         return self

@@ -1,0 +1,195 @@
+"""Where a run's weights come from: named checkpoints, copied once; what is damaged or another decoder's is refused."""
+
+import dataclasses
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from rlagents import evaluate, learner, models
+from rlagents.checkpoints import CheckpointError, Checkpoints, check_params_of, params_of
+from rlagents.first_weights import (
+    COPIED,
+    REINFORCED,
+    WARM_UP,
+    check_restore_from,
+    finished,
+    first_weights,
+    new_record,
+    placed_params,
+)
+from rlagents.interruption import Interruption
+from rlagents.machinery import random_params
+from rlagents.timing import PhaseTimer
+from rlagents.warm_up import warm_up
+from rlagents.workdir import claim_workdir
+from tests.checkpoint_faults import DAMAGES
+from tests.test_train import running, small_config
+
+DAMAGE = DAMAGES["one bit flipped"]
+
+
+@pytest.fixture(scope="module")
+def config():
+    made = small_config()
+    made.supervised.steps = 0
+    return made
+
+
+@pytest.fixture(scope="module")
+def machinery(config):
+    with running(config) as made:
+        yield made
+
+
+def weights(machinery, seed):
+    return machinery.experiment.make_params(jax.random.key(seed), machinery.param_shardings)
+
+
+def save(machinery, directory, steps, *, optimizer=None):
+    """Checkpoints whose weights were drawn from their step."""
+    experiment = machinery.experiment
+    optimizer, method_state = optimizer or experiment.optimizer, experiment.method.init()
+    axes = models.logical_axes(experiment.decoder)
+    with Checkpoints(directory) as checkpoints:
+        for step in steps:
+            params = weights(machinery, step)
+            shardings = learner.state_shardings(params, optimizer, method_state, axes, machinery.mesh)
+            state = learner.create_state(params, optimizer, method_state, jax.random.key(0), shardings)
+            checkpoints.save(step, state, new_record(machinery.config, {"prompts": step}, 1.0))
+
+
+@pytest.fixture(scope="module")
+def source(machinery, tmp_path_factory):
+    """A run of two checkpoints of RL, 20 and 40, by another optimizer than this run's, and one of its warm-up, 7."""
+    folder = tmp_path_factory.mktemp("source") / "run"
+    save(machinery, folder / REINFORCED, (20, 40), optimizer=machinery.experiment.supervised_optimizer)
+    save(machinery, folder / WARM_UP, (7,))
+    return folder
+
+
+def from_source(machinery, source):
+    config = machinery.config.copy_and_resolve_references()
+    config.checkpoint.restore_from = str(source)
+    return dataclasses.replace(machinery, config=config)
+
+
+def same(params, wanted):
+    jax.tree.map(np.testing.assert_array_equal, params, wanted)
+
+
+@pytest.mark.parametrize(
+    ("folder", "step"),
+    [(".", 40), (REINFORCED, 40), (f"{REINFORCED}/20", 20), (f"{REINFORCED}/40", 40), (WARM_UP, 7)],
+)
+def test_the_weights_of_a_run_of_its_checkpoints_or_of_one(folder, step, source, machinery, tmp_path, capsys):
+    machinery = from_source(machinery, source / folder)
+    check_restore_from(machinery, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    params = first_weights(machinery, tmp_path / "run")
+    same(params, weights(machinery, step))
+    assert jax.tree.map(lambda leaf: leaf.sharding, params) == machinery.param_shardings
+    where = (source / folder).resolve()
+    assert f"weights: those of {where if where.name.isdecimal() else source}" in capsys.readouterr().out
+
+
+def test_a_run_keeps_its_first_weights_whatever_becomes_of_the_other(source, machinery, tmp_path, capsys):
+    other, workdir = shutil.copytree(source, tmp_path / "other"), tmp_path / "run"
+    machinery = from_source(machinery, other)
+    first = first_weights(machinery, workdir)
+    save(machinery, other / REINFORCED, (60,))
+    same(first_weights(machinery, workdir), first)
+    shutil.rmtree(other)
+    check_restore_from(machinery, workdir)
+    same(first_weights(machinery, workdir), first)
+    # What a warm-up of no steps returns, and what is evaluated as the policy before RL.
+    same(warm_up(machinery, workdir, PhaseTimer(), Interruption()), first)
+    params, step = evaluate.trained_params(machinery, workdir, 0)
+    same(params, first)
+    assert step == 0
+    # Damaged, it is no reason to take others.
+    DAMAGE(workdir / COPIED / "0" / "record.json")
+    with pytest.raises(CheckpointError, match="none that is whole"):
+        first_weights(machinery, workdir)
+
+
+def test_of_a_run_whose_newest_is_damaged_the_one_before(source, machinery, tmp_path):
+    other = shutil.copytree(source, tmp_path / "other")
+    DAMAGE(other / REINFORCED / "40" / "manifest.json")
+    params, where = params_of(other, placed_params(machinery))
+    same(params, weights(machinery, 20))
+    assert where == f"those of {other / REINFORCED / '20'}"
+    DAMAGE(other / REINFORCED / "20" / "record.json")
+    with pytest.raises(CheckpointError, match=r"no whole checkpoint .*give the folder of a run"):
+        params_of(other, placed_params(machinery))
+    # Named itself, it is read or refused.
+    with pytest.raises(CheckpointError, match=r"20 cannot be read \(record\.json has other bytes.*give another one"):
+        params_of(other / REINFORCED / "20", placed_params(machinery))
+
+
+def test_what_is_no_checkpoint_or_another_decoder_s_is_refused_before_anything_is_written(source, machinery, tmp_path):
+    (tmp_path / "empty").mkdir()
+    for nothing in ("empty", "nowhere"):
+        with pytest.raises(CheckpointError, match="holds no complete checkpoint; give the folder of a run"):
+            check_restore_from(from_source(machinery, tmp_path / nothing), tmp_path / "run")
+    wider = small_config()
+    wider.model.update({"mlp_dim": 32})
+    with running(wider) as other, pytest.raises(CheckpointError) as caught:
+        check_params_of(source, placed_params(other))
+    said = str(caught.value)
+    assert f"the checkpoint {source / REINFORCED / '40'} holds the weights of another decoder (3 differences: " in said
+    assert "params/layers/mlp/down is float32[1, 64, 32] in the checkpoint but float32[1, 32, 32] here" in said
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("scratch", "said"), [(True, "from scratch, drawn from seed 0"), (False, "pretrained")])
+def test_without_a_name_the_experiment_s_own(scratch, said, machinery, tmp_path, capsys):
+    decoder = machinery.experiment.decoder
+    make = random_params(decoder) if scratch else lambda key, shardings: random_params(decoder)(key, shardings)
+    experiment = dataclasses.replace(machinery.experiment, make_params=make)
+    machinery = dataclasses.replace(machinery, experiment=experiment)
+    same(first_weights(machinery, tmp_path), weights(machinery, 0))
+    assert capsys.readouterr().out == f"weights: the experiment's own, {said}\n"
+    # A run that goes on says so itself.
+    save(machinery, tmp_path / REINFORCED, (1,))
+    first_weights(machinery, tmp_path)
+    assert capsys.readouterr().out == ""
+
+
+def test_a_run_is_finished_when_its_last_checkpoint_is_whole(machinery, config, tmp_path):
+    assert not finished(tmp_path / "nowhere", config)
+    claim_workdir(tmp_path, config)
+    assert not finished(tmp_path, config)
+    save(machinery, tmp_path / REINFORCED, (config.rl.steps - 1,))
+    assert not finished(tmp_path, config)
+    save(machinery, tmp_path / REINFORCED, (config.rl.steps,))
+    assert finished(tmp_path, config)
+    other = config.copy_and_resolve_references()
+    other.seed = 1
+    with pytest.raises(ValueError, match="seed is 1, was 0"):
+        finished(tmp_path, other)
+    DAMAGE(tmp_path / REINFORCED / str(config.rl.steps) / "record.json")
+    assert not finished(tmp_path, config)
+
+
+def test_evaluation_takes_the_newest_whole_one_or_the_one_asked_for(source, machinery, tmp_path, capsys):
+    workdir = shutil.copytree(source, tmp_path / "run")
+    for asked, step in ((None, 40), (20, 20), (40, 40)):
+        params, found = evaluate.trained_params(machinery, workdir, asked)
+        same(params, weights(machinery, step))
+        assert found == step
+    with pytest.raises(ValueError, match=r"no checkpoint of step 30; there are \[20, 40\]"):
+        evaluate.trained_params(machinery, workdir, 30)
+    before = sorted(workdir.rglob("*"))
+    DAMAGE(workdir / REINFORCED / "40" / "record.json")
+    params, found = evaluate.trained_params(machinery, workdir, None)
+    same(params, weights(machinery, 20))
+    assert found == 20
+    assert "WARNING: the checkpoint of step 40" in capsys.readouterr().err
+    with pytest.raises(CheckpointError, match=r"step 40 in .* cannot be read"):
+        evaluate.trained_params(machinery, workdir, 40)
+    DAMAGE(workdir / REINFORCED / "20" / "record.json")
+    with pytest.raises(ValueError, match="no checkpoint that is whole"):
+        evaluate.trained_params(machinery, workdir, None)
+    assert sorted(workdir.rglob("*")) == before, "evaluation changes nothing"
