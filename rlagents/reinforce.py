@@ -10,12 +10,14 @@ from pathlib import Path
 import jax
 
 from rlagents import learner, models, sharding
+from rlagents.alarms import AlarmError, make_watch
 from rlagents.checkpoints import CheckpointOptions, Checkpoints
 from rlagents.durable import sync_file
 from rlagents.first_weights import REINFORCED, new_record, resumed
 from rlagents.interruption import Interrupted, Interruption
 from rlagents.machinery import Machinery
-from rlagents.metrics import JsonLines, MetricsWriter
+from rlagents.metrics import JsonLines, each_metrics
+from rlagents.metrics.run_log import RunLog
 from rlagents.progress import progress
 from rlagents.rollouts.ahead import RolloutsAhead
 from rlagents.rollouts.driver import Rollout
@@ -36,7 +38,8 @@ def reinforce(
     Raises CheckpointError as :func:`rlagents.first_weights.resumed` does, and Interrupted, with all saved.
 
     ``seconds/update`` of a step runs from its first pass to the published weights, which is the one time that the host
-    waits for the devices; what they computed beside the weights is read a step later.
+    waits for the devices; what they computed beside the weights is read a step later. Raises AlarmError, with a
+    checkpoint behind it, once an alarm is raised that ``alarms.stop`` names.
     """
     config, experiment, options = machinery.config, machinery.experiment, machinery.config.rl
     method, optimizer = experiment.method, experiment.optimizer
@@ -74,11 +77,12 @@ def reinforce(
             pending = None if stored.pending is None else from_document(stored.pending)
             timer.resume(stored.run["elapsed_seconds"])
             print(f"weights: the run's own checkpoint; going on after step {first}", flush=True)
-        metrics = stack.enter_context(MetricsWriter(workdir / "metrics.jsonl", first_step=first))
-        evaluations = stack.enter_context(MetricsWriter(workdir / "evaluations.jsonl", first_step=first + bool(first)))
+        written = stack.enter_context(RunLog(workdir, config.to_dict(), first_step=first, **config.logging))
+        watch = make_watch(**config.alarms)
+        watch.replay(each_metrics(workdir / "metrics.jsonl"))
         bar = stack.enter_context(contextlib.closing(progress(options.steps, sys.stdout, first_step=first)))
         stream, sampler = experiment.train_stream(position), machinery.make_sampler(state.params, version=first)
-        log = StepLog(metrics)
+        log = StepLog(written, watch, bar.tell)
         logged = TrajectoryOptions(**config.trajectories)
 
         def lines(name: str, first_step: int) -> JsonLines:
@@ -103,14 +107,15 @@ def reinforce(
                 evaluation = machinery.evaluate(sampler)
             values = evaluation.values()
             saving.check_metric(values)
-            evaluations.write(step, values | {"seconds_since_start": timer.elapsed_seconds})
+            written.evaluation(step, values | {"seconds_since_start": timer.elapsed_seconds})
             held_out_lines(held_out, step, evaluation.groups)
             print(f"held-out success after {step} steps: {evaluation}", flush=True)
             return values
 
         def save(step: int, evaluated: Mapping[str, float]) -> None:
             with timer.phase("checkpoint"):
-                for name in ("metrics.jsonl", "evaluations.jsonl", "trajectories.jsonl", "held_out.jsonl"):
+                logs = ("metrics", "evaluations", "alarms", "trajectories", "held_out")
+                for name in (f"{name}.jsonl" for name in logs):
                     sync_file(workdir / name)  # a power cut takes no line that a checkpoint has behind it
                 pending = None if ahead.pending is None else to_document(ahead.pending)
                 position, seconds = {"prompts": stream.position}, timer.elapsed_seconds
@@ -149,17 +154,20 @@ def reinforce(
             if ahead.pending is not None:
                 values["seconds/rollout_ahead"] = ahead.seconds
             log.put(Line(step, values, reports, credited))
-            bar.show(step, reward=values["reward"], tokens_per_second=pace)
+            bar.show(step, reward=values["reward"], tokens_per_second=pace, alarms=watch.on)
             evaluates = last or (config.evaluation.every_steps and done % config.evaluation.every_steps == 0)
             stops = interruption.requested(config.supervised.steps + done)
             saves = last or stops or done % saving.every_steps == 0
-            if evaluates or saves:
+            if evaluates or saves or log.stopped:
                 log.flush()  # what an evaluation or a checkpoint has behind it is written down
                 trajectories.flush()
             evaluated = evaluate(done) if evaluates else {}
-            if saves:
+            if saves or log.stopped:
                 save(done, evaluated)
             checkpoints.check()
+            if log.stopped:
+                checkpoints.wait()
+                raise AlarmError(f"{log.stopped}; alarms.stop names it, and a checkpoint of step {done} is written")
             if stops and not last:
                 checkpoints.wait()
                 raise Interrupted(f"stopped after step {done} of {options.steps}, and saved")

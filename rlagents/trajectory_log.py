@@ -43,7 +43,7 @@ class TrajectoryOptions:
     Attributes:
       every_steps: a step in so many is logged, from step 0 on; 0 logs none.
       groups: of a logged step, the first in stream order.
-      max_megabytes: of one file (1 MB is 10^6 bytes); then the next is begun.
+      max_megabytes: of one file, of 2**20 bytes; then the next is begun.
 
     Raises:
       ValueError: at construction, for numbers that are none or too small.
@@ -61,7 +61,7 @@ class TrajectoryOptions:
     @property
     def max_bytes(self) -> int:
         """Of one file."""
-        return max(1, int(self.max_megabytes * 1e6))
+        return max(1, int(self.max_megabytes * 2**20))
 
 
 class TrajectoryLog:

@@ -28,6 +28,7 @@ from rlagents.methods import (
     truncated_token_weights,
 )
 from rlagents.metrics import read_lines, read_metrics
+from rlagents.metrics.names import unknown
 from rlagents.rollouts.conditions import HIGH, fixed, reward_goal, stratified
 from rlagents.rollouts.informative import anything, informative
 from rlagents.timing import PhaseTimer
@@ -39,6 +40,7 @@ from tests.sampling.test_compilations import compilations
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG_FILE = "experiments/quickstart/procedural.py"
+LINES = ("metrics.jsonl", "evaluations.jsonl", "warm_up.jsonl")
 NOT_UNIFORM = informative(predicates.uniform_groups)
 
 
@@ -202,6 +204,10 @@ def test_a_run_leaves_a_line_a_step_evaluations_conversations_and_a_summary(whol
     wanted = {"reward", "loss", "gradient_norm", "tokens_per_second", "seconds/rollout", "seconds/update"}
     assert wanted <= steps[0].keys()
     assert any(row["gradient_norm"] > 0 for row in steps)
+    assert all(unknown(name, set().union(*read_metrics(whole / name))) == [] for name in LINES)
+    # The second update of a step sees a policy that the first has moved.
+    assert all(1 < row["policy_ratio_max"] < 2 for row in steps if row["gradient_norm"] > 0)
+    assert all(0 < row["rollout_kl"] < 0.1 for row in steps)
     # A draw's groups are sampled up to the last that is needed.
     stopped = [row.get("rollout/groups_stopped", 0) for row in steps]
     assert any(stopped)

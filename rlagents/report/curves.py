@@ -4,17 +4,24 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from rlagents.metrics.names import ALARMS, EVALUATION, ROLLOUT, STAGES, STEP, describes
+
 MOST_POINTS = 1000
 """Of a curve; where there are more steps, a point is the mean of several."""
 
 WARM_UP = "warm-up/"
 
+_LEARNING = ("loss", "gradient_norm", "learning_rate", "entropy", "policy_ratio_max", "rollout_kl", "rollout_gap")
+_LEARNING += ("members_kept", "tokens_kept", "tokens_trained", "updates_")
+_ROLLOUT = ("turns", "uniform_groups", "garbled_turns", "tokens_sampled", "tokens_model", "tokens_total", "padding_")
+_ROLLOUT += ("tasks", "tasks_skipped", "samples_per_task", "rollout/")
+
 _PANELS: Sequence[tuple[str, Sequence[str]]] = (
     ("Reward and success", ("reward", "outcome", "success", "success/", "named/")),
-    ("Learning", ("loss", "gradient_norm", "learning_rate", "entropy", "ratio", "policy_", "rollout_gap", "updates_")),
-    ("Alarms", ("alarms/", "alarms")),
-    ("Rollout", ("rollout/", "turns", "tokens_sampled", "tokens_model", "tokens_trained", "tokens_total", "padding_", "tasks", "samples_per_task", "workers/")),
-    ("Cost", ("seconds", "seconds/", "tokens_per_second")),
+    ("Learning", _LEARNING),
+    ("Alarms", ("alarms", "alarms/")),
+    ("Rollout", _ROLLOUT),
+    ("Cost", ("seconds", "tokens_per_second", "seconds/")),
     ("Warm-up", (WARM_UP,)),
 )
 """Titles, and the names (or beginnings of names, where they end in ``/`` or ``_``) that belong there."""
@@ -54,6 +61,19 @@ def panels(names: Iterable[str]) -> list[dict[str, Any]]:
     # What is the method's own follows what every run has; cost and warm-up come last.
     ordered = [*first[:2], *sorted(own.items(), key=lambda item: item[0] != "Method"), *first[2:]]
     return [{"title": title, "names": _sorted(title, found)} for title, found in ordered if found]
+
+
+def meanings(names: Iterable[str]) -> dict[str, str]:
+    """What is known of each name: its unit, and what it means."""
+    entries = [entry for part in (STEP, ROLLOUT, ALARMS, EVALUATION) for entry in part]
+    found = {}
+    for name in names:
+        plain = name.removeprefix(WARM_UP)
+        known = next((entry for entry in entries if describes(entry, plain)), None)
+        known = known or next((entry for entry in STAGES if describes(entry, plain, r"(.+/)?")), None)
+        if known is not None:
+            found[name] = f"{known.unit}, {known.meaning}" if known.unit else known.meaning
+    return found
 
 
 def _curve(points: Mapping[int, Sequence[float | None]], width: int) -> dict[str, list[Any]]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rlagents.report import configs
-from rlagents.report.curves import WARM_UP, bin_width, curves, panels
+from rlagents.report.curves import WARM_UP, bin_width, curves, meanings, panels
 from rlagents.report.pages import Pages, fitting_pages
 from rlagents.report.reading import HELD_OUT, Run
 
@@ -58,6 +58,7 @@ def _index(runs: Sequence[Run], pages: Pages, total: int) -> dict[str, Any]:
     different, sets = configs.differing(flat), configs.sets(flat)
     width = bin_width(max(row[-1]["step"] + 1 for run in runs for row in (run.metrics, run.warm_up) if row))
     drawn = [_curves(run, width) for run in runs]
+    names = {name for of_run in drawn for name in of_run}
     return {
         "runs": [
             {
@@ -77,7 +78,8 @@ def _index(runs: Sequence[Run], pages: Pages, total: int) -> dict[str, Any]:
             for members in sets
         ],
         "different": different,
-        "panels": panels({name for of_run in drawn for name in of_run}),
+        "panels": panels(names),
+        "meanings": meanings(sorted(names)),
         "width": width,
         "groups": pages.index,
         "groups_in_all": total,

@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 
 from rlagents.metrics import JsonLines
+from rlagents.metrics.names import ALARMS, EVALUATION, ROLLOUT, STAGES, STEP
 from rlagents.report import configs
-from rlagents.report.curves import MOST_POINTS, bin_width, curves, panels
+from rlagents.report.curves import MOST_POINTS, bin_width, curves, meanings, panels
 from rlagents.report.reading import read_run
 from tests.report.reading import report
 from tests.report.synthetic import HOSTILE_TOOL, HOSTILE_TURN, group, write_run
+
+TITLES = {"Reward and success", "Learning", "Alarms", "Rollout", "Cost"}
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +124,20 @@ def test_a_long_run_is_thinned_and_says_so():
     assert (curve["y"][0], curve["low"][0], curve["high"][0]) == (1.5, 0, 3)
     assert curve["y"][1] == pytest.approx((4 + 6 + 7) / 3, abs=1e-4)
     assert curves(rows[5:6], 1)["x"] == {"x": [5], "y": [None]}
+
+
+def test_every_known_metric_has_its_panel_and_its_meaning():
+    """Those of stages are the method's own."""
+    of_all = [
+        entry.name.replace("<", "").replace(">", "") for part in (STEP, ROLLOUT, ALARMS, EVALUATION) for entry in part
+    ]
+    of_all.remove("seconds_since_start")
+    of_stages = [f"inner/{entry.name}" for entry in STAGES] + ["kl"]
+    known = {name for panel in panels(of_all) for name in panel["names"] if panel["title"] in TITLES}
+    assert known == set(of_all)
+    assert [panel["title"] for panel in panels(of_stages)] == ["Method", "inner"]
+    assert meanings([*of_all, *of_stages, "new"]).keys() == {*of_all, *of_stages}
+    assert meanings(["seconds/update"])["seconds/update"].startswith("s, in a phase")
 
 
 def test_runs_without_a_config_stand_alone():

@@ -17,7 +17,7 @@ const inSight = "IntersectionObserver" in window
 function chart(title, series, marks) {
   const readout = h("span", { class: "readout" });
   const figure = h("figure", { class: "chart", "data-name": title },
-    h("figcaption", null, h("span", { class: "name" }, title), readout));
+    h("figcaption", null, h("span", { class: "name", title: INDEX.meanings[title] }, title), readout));
   figure.draw = () => {
     const drawn = draw(title, series, marks || [], readout);
     figure.append(drawn);
