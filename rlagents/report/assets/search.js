@@ -18,7 +18,7 @@ async function search(text, progress, stale) {
     onPage[GROUPS.text_page[group]].push(group);
     if (inTask(group, wanted)) found.add(group);
   }
-  progress(found, 0);
+  progress(found, onPage.length ? 0 : 1);
   for (let number = 0; number < onPage.length; number++) {
     const page = await textPage(number);
     if (stale()) return;
