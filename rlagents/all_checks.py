@@ -41,8 +41,8 @@ def check_config(config: Config, *, trains: bool) -> Mesh:
     for check in (config_sections.check_sections, config_checks.check_counts, section_checks.check_passes):
         problems.ask(check, config)
     problems.ask(section_checks.check_rule, config, trains=trains)
-    problems.ask(section_checks.check_workers, config)
-    problems.ask(section_checks.check_checkpoint, config)
+    for check in (section_checks.check_workers, section_checks.check_checkpoint, section_checks.check_watching):
+        problems.ask(check, config)
     mesh = None if problems.about("mesh") else problems.ask(lambda: sharding.make_mesh(**config.mesh))
     shards = 1 if mesh is None else sharding.prompt_shards(mesh)
     problems.ask(section_checks.check_sampler, config, shards, trains=trains)

@@ -163,6 +163,14 @@ MEANINGS: dict[str, Meaning] = {
         },
     ),
     **in_section(
+        "trajectories",
+        {
+            "every_steps": ("steps", "A step in so many is logged token by token, from the first on; 0 logs none."),
+            "groups": ("groups", "Of a logged step, the first in stream order."),
+            "max_megabytes": ("MB", "Of one file of trajectories; then the next is begun."),
+        },
+    ),
+    **in_section(
         "checkpoint",
         {
             "every_steps": ("steps", "Between two checkpoints of either phase; the last step has one anyway."),
@@ -172,6 +180,39 @@ MEANINGS: dict[str, Meaning] = {
             "restore_from": (
                 "folder",
                 "Of a run, its checkpoints or one of them: begin with its weights; '' begins with the experiment's.",
+            ),
+        },
+    ),
+    **in_section(
+        "alarms",
+        {
+            "stop": ("names", "Alarms that stop the run, with a last checkpoint and exit code 3; the others are told."),
+            "max_policy_ratio": ("", "ratio_exploded: largest policy/old of a trained token."),
+            "max_rollout_kl": ("nats", "kl_exploded: divergence a token of the policy from what sampled."),
+            "max_gradient_norm": ("", "gradient_norm_exploded: norm before clipping."),
+            "max_gradient_norm_growth": ("", "gradient_norm_exploded: multiple of the norm's running median."),
+            "gradient_norm_floor": ("", "No norm below it is an explosion, whatever the median."),
+            "min_entropy": ("nats", "entropy_collapsed: least mean entropy of trained tokens."),
+            "max_garbled_turns": ("share", "format_collapsed: model turns that cannot be read, or were cut."),
+            "max_lost_trajectories": ("share", "tool_faults: trajectories lost to faults of the infrastructure."),
+            "equal_rewards_steps": ("steps", "rewards_all_equal: in a row, with equal rewards in every group."),
+            "patience": ("steps", "In a row, that entropy, garbled turns and lost trajectories stay beyond a bound."),
+        },
+    ),
+    **in_section(
+        "logging",
+        {
+            "tensorboard": ("", "Write event files for TensorBoard into the run's folder tensorboard/."),
+            "wandb": ("project", "Of Weights & Biases to log to; '' logs without it."),
+            "max_megabytes": ("2**20 bytes", "Of a file of JSON lines, before the next is begun."),
+        },
+    ),
+    **in_section(
+        "watchdog",
+        {
+            "stalled_after_seconds": (
+                "s",
+                "Without a phase that begins or ends, after which the run says where it stands; 0 never.",
             ),
         },
     ),

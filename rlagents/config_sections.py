@@ -7,14 +7,18 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from rlagents import sharding
+from rlagents.alarms import make_watch
 from rlagents.checkpoints import CheckpointOptions
 from rlagents.experiment import Config
+from rlagents.metrics.run_log import check_logging
 from rlagents.model_passes import model_passes
 from rlagents.problems import Problems, near_match
 from rlagents.rollouts.collate import collate
 from rlagents.rollouts.members import Limits
 from rlagents.rollouts.pool import ProcessPool
 from rlagents.sampling import Sampler, SamplingRule
+from rlagents.trajectory_log import TrajectoryOptions
+from rlagents.watchdog import check_watchdog
 
 _SECTIONS: dict[str, tuple[str, ...]] = {
     "mesh": (),
@@ -43,6 +47,10 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
     "buckets": ("prefix_buckets", "member_buckets", "turn_buckets", "share_prefix"),
     "evaluation": ("num_tasks", "samples_per_task", "every_steps", "limits"),
     "checkpoint": (),
+    "trajectories": (),
+    "alarms": (),
+    "logging": (),
+    "watchdog": (),
 }
 WARM_UP_SECTIONS: dict[str, tuple[str, ...]] = {
     "supervised": ("traces", "prompts_per_step", "prompts_per_micro_batch", "batches_per_window"),
@@ -74,8 +82,12 @@ _ARGUMENTS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
         ),
     ),
     "checkpoint": (CheckpointOptions, ()),
+    "alarms": (make_watch, ()),
+    "logging": (check_logging, ()),
+    "watchdog": (check_watchdog, ()),
     "buckets": (collate, ("groups", "pad_prompts_to", "named")),
     "trace_buckets": (collate, ("groups", "pad_prompts_to", "named")),
+    "trajectories": (TrajectoryOptions, ()),
 }
 
 

@@ -14,12 +14,14 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
+from rlagents.alarms import make_watch
 from rlagents.argument_checks import check_above, check_flag, check_whole, is_number, is_whole
 from rlagents.checkpoints import CheckpointOptions
 from rlagents.config_checks import check_split
 from rlagents.config_sections import arguments_of_sections, value_of
 from rlagents.experiment import Config
 from rlagents.memory import device_memory
+from rlagents.metrics.run_log import check_logging
 from rlagents.model_passes import model_passes
 from rlagents.models import DecoderConfig
 from rlagents.models.decoder import empty_kv
@@ -28,6 +30,8 @@ from rlagents.sampling import Sampler, SamplingRule
 from rlagents.sampling.pipeline import check_blocks_in_flight
 from rlagents.sampling.sizes import Sizes, sizes_of
 from rlagents.sharding import prompt_shards
+from rlagents.trajectory_log import TrajectoryOptions
+from rlagents.watchdog import check_watchdog
 
 _ANY_DECODER = DecoderConfig(
     vocab_size=2, embed_dim=2, mlp_dim=2, num_layers=1, num_heads=1, num_kv_heads=1, head_dim=2, max_positions=2
@@ -151,6 +155,20 @@ def _taken(config: Config, section: str) -> dict[str, Any]:
     return {name: value for name, value in config[section].items() if name in known}
 
 
+def check_watching(config: Config) -> None:
+    """Alarms, logs and the watchdog can be made as their sections say."""
+    problems = Problems()
+    for section, check in (
+        ("alarms", make_watch),
+        ("logging", check_logging),
+        ("trajectories", TrajectoryOptions),
+        ("watchdog", check_watchdog),
+    ):
+        for name, value in _taken(config, section).items():
+            problems.ask(_named(section)(check), **{name: value})
+    problems.refuse()
+
+
 def _whole_or_none(value: Any) -> bool:
     return value is None or is_whole(value)
 
@@ -164,7 +182,7 @@ def _named(section: str) -> Iterator[None]:
     """What is said of an argument, which begins with its name, is said of the key of ``section`` that gave it."""
     try:
         yield
-    except ValueError as error:
+    except (ValueError, ModuleNotFoundError) as error:
         raise ValueError(f"{section}.{error}") from error
 
 

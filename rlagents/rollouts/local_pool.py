@@ -65,6 +65,10 @@ class LocalPool:
         """Nothing is ever repaired here, but a remote tool may have been asked again: ``calls_retried``."""
         return Counter({"calls_retried": self._retried})
 
+    def status(self) -> str:
+        """See :class:`rlagents.rollouts.pool.Pool`."""
+        return f"no tool workers; {len(self._finished)} answers to be taken"
+
     def close(self) -> None:
         """Nothing to end."""
 

@@ -70,6 +70,10 @@ class Pool(Protocol):
         """
         ...
 
+    def status(self) -> str:
+        """What the pool is doing, in a line, for whoever looks why nothing goes on."""
+        ...
+
     def close(self) -> None:
         """End all episodes and processes."""
         ...
@@ -181,6 +185,11 @@ class ProcessPool:
     def counts(self) -> Counter[str]:
         """See :class:`Pool`."""
         return Counter(self._supervisor.counts)
+
+    def status(self) -> str:
+        """See :class:`Pool`."""
+        repaired = ", ".join(f"{name} {count}" for name, count in self.counts.items() if count)
+        return f"tool workers: {self._supervisor.doing()}; {repaired or 'nothing had to be repaired'}"
 
     def close(self) -> None:
         """See :class:`Pool`."""

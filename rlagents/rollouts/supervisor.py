@@ -75,6 +75,11 @@ class Supervisor:
         self._inbox.put(None)
         self._wake.send(b".")
 
+    def doing(self) -> str:
+        """What each worker is at and how many requests wait for it; asked from another thread, a moment old."""
+        jobs = [(worker.running, len(worker.waiting)) for worker in tuple(self._workers)]
+        return ", ".join(f"{'idle' if job is None else job.method} ({waiting} waiting)" for job, waiting in jobs)
+
     def run(self) -> None:
         """Until :meth:`stop`."""
         try:
