@@ -12,6 +12,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["rlagents", "rlagents.*", "experiments", "experiments.*"]),
+    package_data={"rlagents.report": ["assets/*"]},
     python_requires=">=3.11",
     install_requires=[
         "absl-py>=2.1",

@@ -163,6 +163,14 @@ MEANINGS: dict[str, Meaning] = {
         },
     ),
     **in_section(
+        "trajectories",
+        {
+            "every_steps": ("steps", "A step in so many is logged token by token, from the first on; 0 logs none."),
+            "groups": ("groups", "Of a logged step, the first in stream order."),
+            "max_megabytes": ("MB", "Of one file of trajectories; then the next is begun."),
+        },
+    ),
+    **in_section(
         "checkpoint",
         {
             "every_steps": ("steps", "Between two checkpoints of either phase; the last step has one anyway."),

@@ -17,6 +17,7 @@ from rlagents.rollouts.collate import collate
 from rlagents.rollouts.members import Limits
 from rlagents.rollouts.pool import ProcessPool
 from rlagents.sampling import Sampler, SamplingRule
+from rlagents.trajectory_log import TrajectoryOptions
 from rlagents.watchdog import check_watchdog
 
 _SECTIONS: dict[str, tuple[str, ...]] = {
@@ -46,6 +47,7 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
     "buckets": ("prefix_buckets", "member_buckets", "turn_buckets", "share_prefix"),
     "evaluation": ("num_tasks", "samples_per_task", "every_steps", "limits"),
     "checkpoint": (),
+    "trajectories": (),
     "alarms": (),
     "logging": (),
     "watchdog": (),
@@ -85,6 +87,7 @@ _ARGUMENTS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "watchdog": (check_watchdog, ()),
     "buckets": (collate, ("groups", "pad_prompts_to", "named")),
     "trace_buckets": (collate, ("groups", "pad_prompts_to", "named")),
+    "trajectories": (TrajectoryOptions, ()),
 }
 
 

@@ -3,10 +3,11 @@
     python -m rlagents.train --config=FILE.py[:argument] --workdir=DIR [--config.key=value ...]
 
 Writes into DIR: ``config.json``, ``warm_up.jsonl`` and ``metrics.jsonl`` (a line a step), ``evaluations.jsonl``,
-``conversations/`` (one group a step), ``warm_up/`` and ``checkpoints/``. Started again with the same config, it goes on
-after the newest checkpoint; with another config, it refuses. SIGTERM and Ctrl-C make it save after the step that it is
-at, and exit with code 75; the same command goes on. Compiled programs are kept in ``compilation_cache`` (a
-folder, relative to DIR; empty for none), so that the next run of the same shapes starts at once.
+``trajectories.jsonl`` (groups of training, token by token), ``held_out.jsonl`` (conversations of evaluations),
+``warm_up/`` and ``checkpoints/``. Started again with the same config, it goes on after the newest checkpoint; with
+another config, it refuses. SIGTERM and Ctrl-C make it save after the step that it is at, and exit with code 75; the
+same command goes on. Compiled programs are kept in ``compilation_cache`` (a folder, relative to DIR; empty for none),
+so that the next run of the same shapes starts at once.
 """
 
 import contextlib

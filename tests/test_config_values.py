@@ -53,6 +53,9 @@ WRONG = [
         for name in ("limits.max_turns", "evaluation.limits.max_turn_tokens", "mesh.data", "workers.num_workers")
         for value in (0, 1.5, "1", True, None)
     ],
+    *[("trajectories.every_steps", value, "; give a whole number >= 0.") for value in (-1, 0.5, *NO_NUMBERS)],
+    *[("trajectories.groups", value, "; give a whole number >= 1.") for value in (0, 1.5, *NO_NUMBERS)],
+    *[("trajectories.max_megabytes", value, "; give a number > 0.") for value in (0, -1.0, *NO_NUMBERS)],
     *[("workers.step_timeout_seconds", value, "; give a number > 0.") for value in (0, -1.0, *NO_NUMBERS)],
     *[("alarms.max_policy_ratio", value, "; give a number > 0.") for value in (0, *NO_NUMBERS)],
     *[("alarms.max_garbled_turns", value, "; give a share, a number >= 0 and <= 1.") for value in (1.01, *NO_NUMBERS)],

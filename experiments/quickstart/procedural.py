@@ -164,6 +164,7 @@ def get_config() -> ConfigDict:
                 "best_metric": "success",
                 "restore_from": "",
             },
+            "trajectories": {"every_steps": 1, "groups": 1, "max_megabytes": 64.0},
             "alarms": {"stop": ()},
             "logging": {"tensorboard": False, "wandb": ""},
             "watchdog": {"stalled_after_seconds": 1800.0},

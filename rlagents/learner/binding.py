@@ -38,6 +38,9 @@ class Learner(NamedTuple):
     """``(state, batch, facts, credit, update) -> (state, report)``; the state given is donated: never use it again."""
     schedule: tuple[np.int32, ...]
     """Numbers of the updates from a rollout batch; number ``n`` takes its slice ``n % updates_per_batch``."""
+    scores: Callable[[Params, Sequences], Scores]
+    """``(params, host sequences) -> (log-probabilities, entropies)`` of prompts that the mesh divides, to look
+    at; nothing is learned from them."""
 
 
 class Binding(NamedTuple):
