@@ -7,7 +7,7 @@ line that names the key, what it is and what it should be, as those of ``config_
 import contextlib
 import dataclasses
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -158,12 +158,13 @@ def _taken(config: Config, section: str) -> dict[str, Any]:
 def check_watching(config: Config) -> None:
     """Alarms, logs and the watchdog can be made as their sections say."""
     problems = Problems()
-    for section, check in (
-        ("alarms", make_watch),
-        ("logging", check_logging),
-        ("trajectories", TrajectoryOptions),
-        ("watchdog", check_watchdog),
-    ):
+    checks: dict[str, Callable[..., Any]] = {
+        "alarms": make_watch,
+        "logging": check_logging,
+        "trajectories": TrajectoryOptions,
+        "watchdog": check_watchdog,
+    }
+    for section, check in checks.items():
         for name, value in _taken(config, section).items():
             problems.ask(_named(section)(check), **{name: value})
     problems.refuse()
