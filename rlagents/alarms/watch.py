@@ -70,7 +70,7 @@ class Watch:
         for row in rows:
             self.observe(row["step"], {name: value for name, value in row.items() if name not in own | {"step"}})
 
-    def counted(self) -> dict[str, float]:
+    def counted(self) -> dict[str, int]:
         """Metrics of the newest step: ``alarms/<name>`` is 1 while an alarm is on, ``alarms`` how many are."""
         return {"alarms": len(self.on)} | {f"alarms/{alarm.name}": int(alarm.name in self.on) for alarm in self._alarms}
 
