@@ -1,10 +1,11 @@
-"""The README's file tree names every file there is, and no other; its table of methods is what the recipes are."""
+"""The README's file tree names every file there is, and no other; its tables are what the library says."""
 
 import inspect
 import re
 from pathlib import Path
 
 from rlagents.methods import recipes
+from rlagents.metrics import names
 from tests.method_table import rows
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -42,3 +43,8 @@ def test_the_table_of_methods_says_what_the_recipes_are():
     assert max(numbers) <= 1e-5
     made = inspect.getmembers(recipes, inspect.isfunction)
     assert {name for name, function in made if function.__module__ == recipes.__name__} == set(rows())
+
+
+def test_the_table_of_metrics_is_the_one_printed():
+    text = (ROOT / "rlagents" / "metrics" / "README.md").read_text(encoding="utf-8")
+    assert text.split("\n\n")[-1].strip() == names.table().strip()

@@ -1,4 +1,4 @@
-"""Every metric that a run writes: its name, unit and meaning. The README's table is printed from here.
+"""Every metric that a run writes: its name, unit and meaning. The table of this folder's README is printed from here.
 
     python -m rlagents.metrics.names
 
