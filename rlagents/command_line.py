@@ -1,29 +1,54 @@
 """The two options that every program has, and what is made from them."""
 
-import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from absl import flags
 from ml_collections import ConfigDict, config_flags
+from ml_collections.config_flags.config_flags import ConfigFileFlagParser
 
+from rlagents.all_checks import check_config
 from rlagents.config_checks import check_compilation_cache
-from rlagents.config_sections import check_sections
-from rlagents.experiment import Config, Experiment, load_experiment
+from rlagents.config_defaults import complete
+from rlagents.config_help import described
+from rlagents.experiment import Config, Experiment, load_experiment, load_module
+from rlagents.overrides import config_files, explained
+from rlagents.problems import Problems
+from rlagents.stored_config import note_origin, origin_of, read_stored_config
 
 CONFIG = config_flags.DEFINE_config_file("config", None, "Python file with get_config() and build(config).")
 WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.")
+HELP_OPTIONS = ("--config.help", "-config.help", "--config_help", "-config_help")
 
-_WANTED = "--config takes a Python file with get_config() and build(config), such as experiments/quickstart/*.py."
+_WANTED = (
+    "--config takes a Python file with get_config() and build(config), such as experiments/quickstart/*.py, or the "
+    "config.json of a run."
+)
 
 
-def read_options() -> tuple[Config, Experiment, Path]:
+class _ConfigParser(ConfigFileFlagParser):
+    """Completes what a config file gives, notes where it comes from, and reads the ``config.json`` of a run."""
+
+    def parse(self, path: str) -> Config:
+        file, _, argument = path.partition(":")
+        if file.endswith(".json"):
+            return read_stored_config(Path(file))
+        config = super().parse(path)
+        if isinstance(config, ConfigDict):
+            complete(config)
+            note_origin(config, file, argument or None)
+        return config
+
+
+flags.FLAGS["config"].parser = _ConfigParser("config")
+
+
+def read_options(*, trains: bool = True) -> tuple[Config, Experiment, Path]:
     """Config, experiment and folder, as the command line says.
 
-    Raises ValueError for a file that cannot be read or gives no config, and for a config that lacks what every run
-    needs, or names no folder to keep programs in; whatever ``build`` raises passes through.
+    ``trains`` is False for a program that only evaluates. Raises ValueError for a file that cannot be read or gives no
+    config, ConfigError with all that can be seen to be wrong with the config before ``build`` is called; whatever
+    ``build`` raises passes through.
     """
     path, _, _ = config_flags.get_config_filename(flags.FLAGS["config"]).partition(":")  # FILE.py:argument
     config = CONFIG.value
@@ -32,67 +57,44 @@ def read_options() -> tuple[Config, Experiment, Path]:
     if not isinstance(config, ConfigDict):  # ml_collections gives an object of its own for a file it could not read
         found = "cannot be read" if "_ErrorConfig" in str(type(config)) else f"gives a {type(config).__name__}"
         raise ValueError(f"get_config() of {path} {found}; it has to return an ml_collections.ConfigDict.")
-    check_sections(config)
-    workdir = Path(str(WORKDIR.value))
-    check_compilation_cache(config, workdir)
-    return config, load_experiment(path, config), workdir
+    workdir, problems = Path(str(WORKDIR.value)), Problems()
+    problems.ask(check_config, config, trains=trains)
+    problems.ask(check_compilation_cache, config, workdir)
+    problems.refuse()
+    return config, load_experiment(origin_of(config) or path, config), workdir
 
 
 def parse_flags(argv: list[str]) -> list[str]:
-    """Parse the command line for ``app.run``; what cannot be parsed is told in a line, and the program exits with 2."""
+    """Parse the command line for ``app.run``; what cannot be parsed is told, and the program exits with 2.
+
+    ``--config.help`` prints all keys of the config instead, and exits with 0.
+    """
+    program = f"rlagents.{Path(argv[0]).stem}"
     try:
+        if any(option in HELP_OPTIONS for option in argv[1:]):
+            print(_help(argv))
+            sys.exit(0)
         return flags.FLAGS(argv)
     # ml_collections raises AttributeError for a key that the config does not have, and whatever the file raises.
     except (flags.Error, AttributeError, KeyError, TypeError, ValueError, OSError, ImportError, SyntaxError) as error:
-        print(f"rlagents.{Path(argv[0]).stem}: {_explained(error, argv)}", file=sys.stderr)
+        print(f"{program}: {_explained(error, argv)}", file=sys.stderr)
         sys.exit(2)
 
 
-def _explained(error: Exception, argv: Sequence[str]) -> str:
-    """One line for an error: which file, which key, what is wrong with it."""
-    files = _config_files(argv)
-    path = files[-1].partition(":")[0] if files else "the config file"
-    if isinstance(error, SyntaxError):
-        return f"{path} is not Python: {error.msg} ({error.filename}, line {error.lineno}); {_WANTED}"
-    if isinstance(error, OSError):
-        return f"{path} cannot be read; {_WANTED}"
-    if isinstance(error, AttributeError) and "'get_config'" in str(error):
-        return f"{path} has no get_config(); {_WANTED}"
-    if isinstance(error, (AttributeError, KeyError)):
-        unknown = [_unknown_key(_load(file), key) for file in files for key in _overrides(argv)]
-        if any(unknown):
-            return next(filter(None, unknown))
-    said = str(error).strip()
-    # Of what get_config raised, as text, the last line says what it was.
-    return f"{path}: {said.splitlines()[-1]}" if "Traceback" in said else " ".join(said.split())
+def _help(argv: list[str]) -> str:
+    files = config_files(argv)
+    if not files:
+        return described(None, {})
+    config = _load(files[-1])
+    if not isinstance(config, ConfigDict):
+        raise OSError(f"{files[-1]} gives no config")
+    own = getattr(load_module(origin_of(config) or files[-1]), "MEANINGS", {})
+    return described(config, own)
 
 
-def _unknown_key(config: Any, name: str) -> str | None:
-    """What is wrong with a dotted name; None if the config has such a key."""
-    section, walked = config, ""
-    for key in name.split("."):
-        where = f"the keys of {walked}" if walked else "its keys"
-        if not isinstance(section, ConfigDict):
-            return f"the config has no key {name}: {walked} is a value, {section!r}, and no section."
-        if key not in section:
-            return f"the config has no key {name}; {where} are {', '.join(section)}."
-        section, walked = section[key], f"{walked}.{key}" if walked else key
-    return None
+def _explained(error: Exception, argv: list[str]) -> str:
+    return explained(error, argv, _load, _WANTED)
 
 
-def _config_files(argv: Sequence[str]) -> list[str]:
-    """Values of all ``--config`` options, ``FILE.py[:argument]``."""
-    following = [*argv[1:], ""]
-    joined = [match[1] for option in argv[1:] if (match := re.fullmatch(r"--?config=(.*)", option))]
-    apart = [following[place + 1] for place, option in enumerate(argv[1:]) if option in ("--config", "-config")]
-    return apart + joined
-
-
-def _overrides(argv: Sequence[str]) -> list[str]:
-    """Dotted names of all ``--config.name`` options, without the indices of their last keys."""
-    matches = (re.match(r"--?config\.([^=\[]+)", option) for option in argv[1:])
-    return [match[1] for match in matches if match]
-
-
-def _load(file: str) -> Any:
+def _load(file: str) -> Config:
     return flags.FLAGS["config"].parser.parse(file)

@@ -16,6 +16,7 @@ from jax.experimental.compilation_cache import compilation_cache
 
 from rlagents.experiment import Config
 from rlagents.sampling.sizes import Sizes
+from rlagents.trajectory_log import TrajectoryOptions
 
 _COMPILED = "/jax/core/compile/backend_compile_duration"
 _READ = "/jax/compilation_cache/cache_hits"
@@ -138,10 +139,12 @@ class Compilations:
 
 def _learner_programs(config: Config) -> dict[str, int]:
     shapes = _shapes(config.buckets)
-    if not config.rl.pack_micro_batches:
-        return dict.fromkeys(("prepare", "credit", "step"), shapes)
     of_sequences = _shapes(config.buckets, "prefix", "member")
-    return {"scores": of_sequences, "credit": shapes, "start": shapes, "accumulate": shapes, "apply": 1}
+    # Logged groups are looked at with a batch of their own.
+    logged = of_sequences if TrajectoryOptions(**config.trajectories).every_steps else 0
+    if not config.rl.pack_micro_batches:
+        return dict.fromkeys(("prepare", "credit", "step"), shapes) | ({"scores": logged} if logged else {})
+    return {"scores": of_sequences + logged, "credit": shapes, "start": shapes, "accumulate": shapes, "apply": 1}
 
 
 def _shapes(buckets: Config, *axes: str) -> int:

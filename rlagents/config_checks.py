@@ -5,15 +5,17 @@ found only when the first batch is collated, or after the warm-up, costs the tim
 """
 
 import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import jax
 
 from rlagents.argument_checks import check_flag, check_whole, is_number, is_whole
-from rlagents.config_sections import WARM_UP_SECTIONS, value_of
+from rlagents.config_sections import ABSENT, WARM_UP_SECTIONS, found, keys_of, value_of
 from rlagents.data.streams import MAX_SEED
 from rlagents.experiment import Config
+from rlagents.problems import Problems
 from rlagents.rollouts.members import Limits
 
 _CACHE_WANTED = "give a folder, relative to the workdir or absolute, or '' to keep no compiled programs."
@@ -22,38 +24,78 @@ _MOST_OVER_SAMPLE = 100
 
 
 def check_counts(config: Config) -> None:
-    """Counts are whole numbers in their ranges, and the seed is in ``[0, 2**32)``, as random keys need it."""
-    if not is_whole(config.seed) or not 0 <= config.seed < MAX_SEED:
-        raise ValueError(f"seed is {config.seed!r}; give a whole number in [0, 2**32).")
-    _check_at_least(0, config, "rl.steps", "supervised.steps", "evaluation.every_steps")
-    _check_at_least(1, config, "rl.group_size", "rl.prompts_per_step", "rl.prompts_per_micro_batch", "rl.epochs")
-    _check_at_least(1, config, "rl.updates_per_batch", "evaluation.samples_per_task", "evaluation.num_tasks")
-    _check_at_least(1, config, "rl.max_draws")
-    for section in ("mesh", "limits", "evaluation.limits"):
-        _check_at_least(1, config, *(f"{section}.{name}" for name in value_of(config, section)))
-    rollouts_ahead = config.rl.rollouts_ahead
-    if not is_whole(rollouts_ahead) or rollouts_ahead not in (0, 1):
+    """Counts are whole numbers in their ranges, and the seed is in ``[0, 2**32)``, as random keys need it.
+
+    Of keys that are not there ``config_sections`` tells.
+    """
+    problems = Problems()
+    for check, names in _value_checks(config).items():
+        for name in names:
+            value = found(config, name)
+            if value is not ABSENT:
+                problems.ask(check, name, value)
+    problems.refuse()
+
+
+def _value_checks(config: Config) -> dict[Callable[[str, Any], None], Iterable[str]]:
+    """Which keys each check is for."""
+    positive = ["rl.group_size", "rl.prompts_per_step", "rl.prompts_per_micro_batch", "rl.epochs", "rl.max_draws"]
+    positive += ["rl.updates_per_batch", "evaluation.samples_per_task", "evaluation.num_tasks"]
+    positive += [f"{name}.{key}" for name in ("mesh", "limits", "evaluation.limits") for key in keys_of(config, name)]
+    if found(config, "supervised.steps"):
+        positive += [f"supervised.{name}" for name in WARM_UP_SECTIONS["supervised"]]
+    return {
+        _check_seed: ["seed"],
+        _check_from_0: ["rl.steps", "supervised.steps", "evaluation.every_steps"],
+        _check_from_1: positive,
+        _check_1_or_none: ["rl.members_per_micro_batch"],
+        _check_rollouts_ahead: ["rl.rollouts_ahead"],
+        _check_pack_micro_batches: ["rl.pack_micro_batches"],
+        _check_over_sample: ["rl.over_sample"],
+        check_flag: ["rl.stop_early", "rl.reuse_policy_as_old", "rl.wait_for_tools", "buckets.share_prefix"],
+    }
+
+
+def _check_seed(name: str, value: Any) -> None:
+    if not is_whole(value) or not 0 <= value < MAX_SEED:
+        raise ValueError(f"{name} is {value!r}; give a whole number in [0, 2**32).")
+
+
+def _check_from_0(name: str, value: Any) -> None:
+    check_whole(name, value, 0)
+
+
+def _check_from_1(name: str, value: Any) -> None:
+    check_whole(name, value, 1)
+
+
+def _check_1_or_none(name: str, value: Any) -> None:
+    if value is not None:
+        check_whole(name, value, 1)
+
+
+def _check_rollouts_ahead(name: str, value: Any) -> None:
+    if not is_whole(value) or value not in (0, 1):
         raise ValueError(
-            f"rl.rollouts_ahead is {rollouts_ahead!r}; give 0 (every batch is sampled with the weights that learn from "
-            "it) or 1 (it is sampled while the update before it runs, with weights one version behind)."
+            f"{name} is {value!r}; give 0 (every batch is sampled with the weights that learn from it) or 1 (it is "
+            "sampled while the update before it runs, with weights one version behind)."
         )
-    if not isinstance(config.rl.pack_micro_batches, bool):
+
+
+def _check_pack_micro_batches(name: str, value: Any) -> None:
+    if not isinstance(value, bool):
         raise ValueError(
-            f"rl.pack_micro_batches is {config.rl.pack_micro_batches!r}; give True (micro-batches of prompts of like "
-            "length, each padded to its own bucket) or False (all padded as the batch is)."
+            f"{name} is {value!r}; give True (micro-batches of prompts of like length, each padded to its own bucket) "
+            "or False (all padded as the batch is)."
         )
-    over_sample = config.rl.over_sample
-    if not is_number(over_sample) or not 1 <= over_sample <= _MOST_OVER_SAMPLE:
+
+
+def _check_over_sample(name: str, value: Any) -> None:
+    if not is_number(value) or not 1 <= value <= _MOST_OVER_SAMPLE:
         raise ValueError(
-            f"rl.over_sample is {over_sample!r}; give a number >= 1 (1.0 draws no more than is trained on) and <= "
+            f"{name} is {value!r}; give a number >= 1 (1.0 draws no more than is trained on) and <= "
             f"{_MOST_OVER_SAMPLE}."
         )
-    for name in ("rl.stop_early", "rl.reuse_policy_as_old", "buckets.share_prefix"):
-        check_flag(name, value_of(config, name))
-    if config.rl.members_per_micro_batch is not None:
-        _check_at_least(1, config, "rl.members_per_micro_batch")
-    if config.supervised.steps:
-        _check_at_least(1, config, *(f"supervised.{name}" for name in WARM_UP_SECTIONS["supervised"]))
 
 
 def check_compilation_cache(config: Config, workdir: Path) -> None:
@@ -78,32 +120,25 @@ def check_division(config: Config, prompt_shards: int) -> None:
     ``prompts_per_micro_batch``, each split over the mesh; of each group ``members_per_micro_batch`` at a time.
     They are packed by length in one process only: each knows no lengths but those of its own prompts.
     """
-    options = config.rl
-    if options.pack_micro_batches and jax.process_count() > 1:
-        raise ValueError(
-            f"rl.pack_micro_batches is True, but {jax.process_count()} processes train, which would have to agree on "
-            "one plan; set rl.pack_micro_batches=False."
-        )
-    _check_divides("rl.updates_per_batch", options.updates_per_batch, "rl.prompts_per_step", options.prompts_per_step)
-    _check_micro_batch(
-        "rl", options, "the prompts of an update", options.prompts_per_step // options.updates_per_batch, prompt_shards
-    )
-    if options.members_per_micro_batch is not None:
-        _check_divides(
-            "rl.members_per_micro_batch", options.members_per_micro_batch, "rl.group_size", options.group_size
-        )
+    problems = Problems()
+    for check in (_check_processes, _check_members):
+        problems.ask(check, config.rl)
+    problems.ask(_check_updates, config.rl, prompt_shards)
     if config.supervised.steps:
         supervised = config.supervised
         whole = supervised.prompts_per_step
-        _check_micro_batch("supervised", supervised, "supervised.prompts_per_step", whole, prompt_shards)
+        problems.ask(_check_micro_batch, "supervised", supervised, "supervised.prompts_per_step", whole, prompt_shards)
+    problems.refuse()
 
 
 def check_trace_buckets(config: Config) -> None:
     """The warm-up's buckets are lengths; ``experiment_checks`` looks whether a demonstration fits them."""
+    problems = Problems()
     if "share_prefix" in config.trace_buckets:
-        check_flag("trace_buckets.share_prefix", config.trace_buckets.share_prefix)
+        problems.ask(check_flag, "trace_buckets.share_prefix", config.trace_buckets.share_prefix)
     for axis in ("prefix", "member", "turn"):
-        _largest(config, f"trace_buckets.{axis}_buckets")
+        problems.ask(_largest, config, f"trace_buckets.{axis}_buckets")
+    problems.refuse()
 
 
 def check_buckets(config: Config, limits: Limits) -> None:
@@ -119,17 +154,19 @@ def check_buckets(config: Config, limits: Limits) -> None:
     prefix, of_prefix = limits.max_prompt_tokens - 1, "limits.max_prompt_tokens - 1"
     if not config.buckets.share_prefix:
         member, of_member, prefix = member + prefix, f"{of_member}, and {of_prefix}", 0
+    problems = Problems()
     for name, longest, limit in (
         ("prefix", prefix, of_prefix),
         ("member", member, of_member),
         ("turn", limits.max_turns, "limits.max_turns"),
     ):
-        largest = _largest(config, f"buckets.{name}_buckets")
-        if longest > largest:
-            raise ValueError(
+        largest = problems.ask(_largest, config, f"buckets.{name}_buckets")
+        if largest is not None and longest > largest:
+            problems.note(
                 f"the largest of buckets.{name}_buckets is {largest}, but a rollout may need {longest} ({limit}); "
                 "give a larger bucket or a smaller limit."
             )
+    problems.refuse()
 
 
 def check_split(name: str, size: int, prompt_shards: int) -> None:
@@ -141,9 +178,25 @@ def check_split(name: str, size: int, prompt_shards: int) -> None:
         )
 
 
-def _check_at_least(lowest: int, config: Config, *names: str) -> None:
-    for name in names:
-        check_whole(name, value_of(config, name), lowest)
+def _check_processes(options: Any) -> None:
+    if options.pack_micro_batches and jax.process_count() > 1:
+        raise ValueError(
+            f"rl.pack_micro_batches is True, but {jax.process_count()} processes train, which would have to agree on "
+            "one plan; set rl.pack_micro_batches=False."
+        )
+
+
+def _check_members(options: Any) -> None:
+    if options.members_per_micro_batch is not None:
+        _check_divides(
+            "rl.members_per_micro_batch", options.members_per_micro_batch, "rl.group_size", options.group_size
+        )
+
+
+def _check_updates(options: Any, prompt_shards: int) -> None:
+    _check_divides("rl.updates_per_batch", options.updates_per_batch, "rl.prompts_per_step", options.prompts_per_step)
+    whole = options.prompts_per_step // options.updates_per_batch
+    _check_micro_batch("rl", options, "the prompts of an update", whole, prompt_shards)
 
 
 def _check_divides(name: str, part: int, whole_name: str, whole: int) -> None:

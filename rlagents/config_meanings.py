@@ -72,6 +72,8 @@ MEANINGS: dict[str, Meaning] = {
             "call_timeout_seconds": ("s", "Time for any other call: opening, start, finish, score."),
             "worker_memory_bytes": ("bytes", "Memory of one worker and its children, a hard bound."),
             "max_reply_bytes": ("bytes", "An answer of a worker that is longer is a flood."),
+            "max_retries": ("retries", "Of a call whose remote tool is away; after them the trajectory is lost."),
+            "retry_seconds": ("s", "Wait before the first retry; each later one waits twice as long, up to a minute."),
         },
     ),
     **in_section(
@@ -94,6 +96,7 @@ MEANINGS: dict[str, Meaning] = {
             "prefill_groups": ("groups", "Prefixes computed at once."),
             "block_steps": ("tokens", "Decoded between two looks of the host."),
             "blocks_in_flight": ("blocks", "2 decodes on while the host reads the block before, 1 waits."),
+            "few_query_attention": ("", "Decoding multiplies keys by queries, not queries by keys."),
             "share_prefix": (
                 "",
                 "Hold what the prompts of a group share once; off, every member holds its whole prompt.",
@@ -126,6 +129,7 @@ MEANINGS: dict[str, Meaning] = {
             "epochs": ("epochs", "Times that a rollout batch is learned from."),
             "pack_micro_batches": ("", "Micro-batches of prompts of like length, each padded to its own bucket."),
             "over_sample": ("", "Tasks of a draw, as a multiple of prompts_per_step; >= 1."),
+            "reuse_policy_as_old": ("", "A batch's first update takes old log-probabilities from its own pass."),
             "max_draws": ("draws", "At most so many, to find enough informative groups."),
             "stop_early": ("", "Groups that cannot be kept any more give their rows back at once."),
             "rollouts_ahead": (
@@ -159,6 +163,14 @@ MEANINGS: dict[str, Meaning] = {
         },
     ),
     **in_section(
+        "trajectories",
+        {
+            "every_steps": ("steps", "A step in so many is logged token by token, from the first on; 0 logs none."),
+            "groups": ("groups", "Of a logged step, the first in stream order."),
+            "max_megabytes": ("MB", "Of one file of trajectories; then the next is begun."),
+        },
+    ),
+    **in_section(
         "checkpoint",
         {
             "every_steps": ("steps", "Between two checkpoints of either phase; the last step has one anyway."),
@@ -168,6 +180,39 @@ MEANINGS: dict[str, Meaning] = {
             "restore_from": (
                 "folder",
                 "Of a run, its checkpoints or one of them: begin with its weights; '' begins with the experiment's.",
+            ),
+        },
+    ),
+    **in_section(
+        "alarms",
+        {
+            "stop": ("names", "Alarms that stop the run, with a last checkpoint and exit code 3; the others are told."),
+            "max_policy_ratio": ("", "Of ratio_exploded: largest policy/old of a trained token."),
+            "max_rollout_kl": ("nats", "Of kl_exploded: divergence a token of the policy from what sampled."),
+            "max_gradient_norm": ("", "Of gradient_norm_exploded: norm before clipping."),
+            "max_gradient_norm_growth": ("", "Of gradient_norm_exploded: multiple of the norm's running median."),
+            "gradient_norm_floor": ("", "No norm below it is an explosion, whatever the median."),
+            "min_entropy": ("nats", "Of entropy_collapsed: least mean entropy of trained tokens."),
+            "max_garbled_turns": ("share", "Of format_collapsed: model turns that cannot be read, or were cut."),
+            "max_lost_trajectories": ("share", "Of tool_faults: trajectories lost to faults of the infrastructure."),
+            "equal_rewards_steps": ("steps", "Of rewards_all_equal: in a row, with equal rewards in every group."),
+            "patience": ("steps", "In a row, that entropy, garbled turns and lost trajectories stay beyond a bound."),
+        },
+    ),
+    **in_section(
+        "logging",
+        {
+            "tensorboard": ("", "Write event files for TensorBoard into the run's folder tensorboard/."),
+            "wandb": ("project", "Of Weights & Biases to log to; '' logs without it."),
+            "max_megabytes": ("2**20 bytes", "Of a file of JSON lines, before the next is begun."),
+        },
+    ),
+    **in_section(
+        "watchdog",
+        {
+            "stalled_after_seconds": (
+                "s",
+                "Without a phase that begins or ends, after which the run says where it stands; 0 never.",
             ),
         },
     ),

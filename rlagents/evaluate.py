@@ -27,7 +27,7 @@ def main(argv: list[str]) -> None:
     if len(argv) > 1:
         raise app.UsageError(f"unknown arguments {argv[1:]}; options begin with --")
     try:
-        config, experiment, workdir = read_options()
+        config, experiment, workdir = read_options(trains=False)
         machinery = assemble(config, experiment, trains=False)
         try:
             with programs_kept_by(config, workdir):

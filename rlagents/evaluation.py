@@ -9,6 +9,7 @@ from rlagents.facts import Task
 from rlagents.rollouts.chat import Chat
 from rlagents.rollouts.conditions import MemberMessages, same_for_all
 from rlagents.rollouts.driver import Rollout, StreamTask, rollout
+from rlagents.rollouts.faults import NothingSampledError
 from rlagents.rollouts.members import Limits, TurnSampler
 from rlagents.rollouts.pool import Pool
 from rlagents.rollouts.trajectory import Trajectory
@@ -71,7 +72,7 @@ def evaluate(
     """Sample every task ``samples_per_task`` times with the sampler's weights and rule.
 
     The same weights, ``run`` and tasks give the same trajectories. Lost trajectories are not counted, neither for nor
-    against. Raises ValueError for no tasks, or if not a single trajectory could be scored.
+    against. Raises ValueError for no tasks, NothingSampledError if not a single trajectory could be scored.
     """
     if not tasks:
         raise ValueError("there are no tasks to evaluate on; give at least one.")
@@ -108,7 +109,7 @@ def _summarise(
             for name, value in outcome.named.items():
                 named[name].append(value)
     if not means:
-        raise ValueError(
+        raise NothingSampledError(
             f"none of {len(tasks)} tasks gave a scored trajectory; {len(sampled.skipped)} were skipped "
             f"({next((skip.reason for skip in sampled.skipped), 'none')}), {sampled.counts['trajectories_lost']} "
             "trajectories were lost."

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -79,11 +80,10 @@ class Experiment:
     forced_prefix: str = ""
 
 
-def load_experiment(path: str | Path, config: Config) -> Experiment:
-    """Run ``build(config)`` of the config file at ``path``.
+def load_module(path: str | Path) -> ModuleType:
+    """The config file at ``path`` as a module that nobody else can import.
 
-    Raises ``ValueError`` if the file has no ``build``, or if ``build`` asks for a key that the config does not have;
-    whatever else ``build`` raises passes through.
+    Raises ``ValueError`` for what is no Python file; whatever the file raises passes through.
     """
     path = Path(path).resolve()
     name = f"{MODULE_PREFIX}{path.stem}"
@@ -93,6 +93,17 @@ def load_experiment(path: str | Path, config: Config) -> Experiment:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
+    return module
+
+
+def load_experiment(path: str | Path, config: Config) -> Experiment:
+    """Run ``build(config)`` of the config file at ``path``.
+
+    Raises ``ValueError`` if the file has no ``build``, or if ``build`` asks for a key that the config does not have;
+    whatever else ``build`` raises passes through.
+    """
+    path = Path(path).resolve()
+    module = load_module(path)
     if not hasattr(module, "build"):
         raise ValueError(f"{path} has no build(config); add one that returns an rlagents.experiment.Experiment.")
     try:

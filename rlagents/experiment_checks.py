@@ -3,8 +3,12 @@
 Every function raises ValueError with one line that names what is wrong; see ``config_checks`` for the numbers.
 """
 
+import jax
+import jax.numpy as jnp
+
 from rlagents.experiment import Config, Experiment
 from rlagents.facts import Task
+from rlagents.methods import specimen
 from rlagents.methods.base import Role
 from rlagents.rollouts.collate import collate
 from rlagents.rollouts.conditions import MemberMessages, Place, same_for_all
@@ -56,6 +60,27 @@ def check_off_policy(config: Config, experiment: Experiment) -> None:
         f"no stage of the method ({', '.join(method.stage_names)}) makes up for it; add truncated_token_weights(2.0), "
         "or another stage of rlagents.methods.offpolicy, after the estimator, or set rl.rollouts_ahead=0."
     )
+
+
+def check_group_size(config: Config, experiment: Experiment) -> None:
+    """Groups of one teach something: not by a method that only compares the members of a group.
+
+    Asked of what the method makes of two prompts, of which one member succeeds and the other fails. A method that wants
+    facts which only its environment knows is taken at its word.
+    """
+    if config.rl.group_size > 1:
+        return
+    method = experiment.method
+    try:
+        logprobs, rewards, masks = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), specimen.batch())
+        credit, _, _ = method.credit(method.init(), logprobs, rewards, masks)
+    except (ValueError, KeyError, TypeError):
+        return
+    if not bool(jnp.any(credit.mask & credit.valid[..., None] & (credit.advantages != 0))):
+        raise ValueError(
+            f"rl.group_size is {config.rl.group_size}, and the method ({', '.join(method.stage_names)}) compares the "
+            "members of a group: every advantage would be 0, and nothing learned; give rl.group_size >= 2."
+        )
 
 
 def check_demonstrations(config: Config, experiment: Experiment) -> None:

@@ -8,6 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+
+class TransientToolError(Exception):
+    """An environment raises it where a remote tool is away for the moment: the call is made again, later.
+
+    It says nothing about the policy. What raises it leaves the episode as it was, since the same call follows. Where
+    the tool stays away, the trajectory is lost: marked invalid and counted, never scored.
+    """
+
+
 Message = dict[str, Any]
 """A chat message: ``{"role": ..., "content": str}``, roles system, user, assistant or tool."""
 

@@ -1,6 +1,5 @@
 """From a config and an experiment to what both programs run on: mesh, weights, sampler, tool workers, passes."""
 
-import dataclasses
 import pickle
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +10,8 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
-from rlagents import config_checks, config_sections, experiment_checks, models, section_checks, sharding
+from rlagents import models, sharding
+from rlagents.all_checks import check_experiment
 from rlagents.data.streams import PromptStream
 from rlagents.environments.base import Environment
 from rlagents.evaluation import Evaluation, evaluate
@@ -19,6 +19,7 @@ from rlagents.experiment import MODULE_PREFIX, Config, Experiment
 from rlagents.facts import Task
 from rlagents.learner import Passes
 from rlagents.model_passes import model_passes
+from rlagents.problems import ConfigError
 from rlagents.rollouts.collate import collate
 from rlagents.rollouts.driver import Rollout, rollout
 from rlagents.rollouts.dynamic_sampling import draw_size, sample_informative
@@ -68,8 +69,14 @@ class Machinery:
         return max(self.limits.max_prompt_tokens, self.evaluation_limits.max_prompt_tokens)
 
     def make_params(self) -> Params:
-        """First weights of the run: pretrained or drawn from the config's seed."""
-        return self.experiment.make_params(jax.random.key(self.config.seed), self.param_shardings)
+        """First weights of the run: pretrained or drawn from the config's seed.
+
+        Raises ConfigError where they are missing, damaged or another model's.
+        """
+        try:
+            return self.experiment.make_params(jax.random.key(self.config.seed), self.param_shardings)
+        except (ValueError, FileNotFoundError) as error:
+            raise ConfigError([f"make_params of build(config): {error}"]) from error
 
     def make_sampler(self, params: Params, version: int = 0) -> Sampler:
         """A sampler with a copy of ``params``, shaped by ``config.sampler`` and ``config.rule``."""
@@ -167,60 +174,20 @@ def assemble(config: Config, experiment: Experiment, *, trains: bool = True) -> 
     A trajectory has as many turns as its limits and the environment both allow. ``trains`` is False for a program that
     only evaluates: what training alone needs is then not checked.
 
-    Raises ValueError for a config or experiment that no run would get through (see ``config_checks``,
-    ``section_checks`` and ``experiment_checks``), a mesh that the devices or the model do not fit, an environment that
-    tool workers cannot load.
+    Raises ConfigError for a config or experiment that no run would get through, a mesh that the devices or the model
+    do not fit among them (see ``all_checks``), and ValueError for an environment that tool workers cannot load.
     """
-    config_sections.check_sections(config)
-    config_checks.check_counts(config)
-    section_checks.check_rule(config, trains=trains)
-    section_checks.check_passes(config, experiment.decoder)
-    section_checks.check_workers(config)
-    section_checks.check_checkpoint(config)
-    limits = _limits("limits", config.limits, experiment.environment)
-    evaluation_limits = _limits("evaluation.limits", config.evaluation.limits, experiment.environment)
-    mesh = sharding.make_mesh(**config.mesh)
-    decoder = experiment.decoder
-    sharding.check_sizes(
-        {
-            "heads": decoder.num_heads,
-            "kv_heads": decoder.num_kv_heads,
-            "embed": decoder.embed_dim,
-            "mlp": decoder.mlp_dim,
-            "vocab": decoder.vocab_size,
-        },
-        mesh,
-    )
-    section_checks.check_sampler(config, sharding.prompt_shards(mesh), trains=trains)
-    if trains:
-        config_checks.check_division(config, sharding.prompt_shards(mesh))
-        if config.supervised.steps:
-            config_checks.check_trace_buckets(config)
-        if config.rl.steps:
-            config_checks.check_buckets(config, limits)
-            experiment_checks.check_off_policy(config, experiment)
-    experiment_checks.check_tasks(config, experiment, trains=trains)
-    if trains and config.supervised.steps:
-        experiment_checks.check_demonstrations(config, experiment)
-    experiment_checks.check_member_messages(config, experiment, trains=trains)
+    checked, decoder = check_experiment(config, experiment, trains=trains), experiment.decoder
     return Machinery(
         config=config,
         experiment=experiment,
-        mesh=mesh,
-        param_shardings=sharding.tree_shardings(models.logical_axes(decoder), abstract_params(decoder), mesh),
-        limits=limits,
-        evaluation_limits=evaluation_limits,
+        mesh=checked.mesh,
+        param_shardings=sharding.tree_shardings(models.logical_axes(decoder), abstract_params(decoder), checked.mesh),
+        limits=checked.limits,
+        evaluation_limits=checked.evaluation_limits,
         # Last: what is refused leaves no process behind.
         pool=_tool_workers(experiment.environment, config.workers),
     )
-
-
-def _limits(name: str, section: Mapping[str, int], environment: Environment) -> Limits:
-    try:
-        limits = Limits(**section)
-        return dataclasses.replace(limits, max_turns=min(limits.max_turns, environment.max_turns))
-    except (ValueError, TypeError) as error:  # TypeError: a value that is no number
-        raise ValueError(f"{name}: {error}") from error
 
 
 def _tool_workers(environment: Environment, options: Mapping[str, Any]) -> Pool:

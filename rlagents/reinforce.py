@@ -9,13 +9,15 @@ from pathlib import Path
 
 import jax
 
-from rlagents import learner, models
-from rlagents.checkpoints import CheckpointOptions, Checkpoints
+from rlagents import learner, models, sharding
+from rlagents.alarms import AlarmError, make_watch
+from rlagents.checkpoints import CheckpointError, CheckpointOptions, Checkpoints, RunRecord
 from rlagents.durable import sync_file
 from rlagents.first_weights import REINFORCED, new_record, resumed
 from rlagents.interruption import Interrupted, Interruption
 from rlagents.machinery import Machinery
-from rlagents.metrics import MetricsWriter
+from rlagents.metrics import JsonLines, each_metrics
+from rlagents.metrics.run_log import RunLog
 from rlagents.progress import progress
 from rlagents.rollouts.ahead import RolloutsAhead
 from rlagents.rollouts.driver import Rollout
@@ -24,8 +26,8 @@ from rlagents.rollouts.stored import from_document, to_document
 from rlagents.sampling import SamplingRule
 from rlagents.step_log import Line, StepLog, rollout_values
 from rlagents.timing import PhaseTimer
+from rlagents.trajectory_log import TrajectoryLog, TrajectoryOptions, held_out_lines
 from rlagents.types import Params
-from rlagents.workdir import write_conversations
 
 
 def reinforce(
@@ -36,7 +38,8 @@ def reinforce(
     Raises CheckpointError as :func:`rlagents.first_weights.resumed` does, and Interrupted, with all saved.
 
     ``seconds/update`` of a step runs from its first pass to the published weights, which is the one time that the host
-    waits for the devices; what they computed beside the weights is read a step later.
+    waits for the devices; what they computed beside the weights is read a step later. Raises AlarmError, with a
+    checkpoint behind it, once an alarm is raised that ``alarms.stop`` names.
     """
     config, experiment, options = machinery.config, machinery.experiment, machinery.config.rl
     method, optimizer = experiment.method, experiment.optimizer
@@ -71,14 +74,28 @@ def reinforce(
             abstract = learner.abstract_state(params, optimizer, method.init(), shardings)
             state, stored = checkpoints.restore(abstract, first)
             position = stored.position["prompts"]
-            pending = None if stored.pending is None else from_document(stored.pending)
+            pending = _pending(stored, checkpoints)
             timer.resume(stored.run["elapsed_seconds"])
             print(f"weights: the run's own checkpoint; going on after step {first}", flush=True)
-        metrics = stack.enter_context(MetricsWriter(workdir / "metrics.jsonl", first_step=first))
-        evaluations = stack.enter_context(MetricsWriter(workdir / "evaluations.jsonl", first_step=first + bool(first)))
+        written = stack.enter_context(RunLog(workdir, config.to_dict(), first_step=first, **config.logging))
+        watch = make_watch(**config.alarms)
+        watch.replay(each_metrics(workdir / "metrics.jsonl"))
         bar = stack.enter_context(contextlib.closing(progress(options.steps, sys.stdout, first_step=first)))
         stream, sampler = experiment.train_stream(position), machinery.make_sampler(state.params, version=first)
-        log = StepLog(metrics)
+        log = StepLog(written, watch, bar.tell)
+        logged = TrajectoryOptions(**config.trajectories)
+
+        def lines(name: str, first_step: int) -> JsonLines:
+            return stack.enter_context(JsonLines(workdir / name, first_step=first_step, max_bytes=logged.max_bytes))
+
+        held_out = lines("held_out.jsonl", first + bool(first))
+        trajectories = TrajectoryLog(
+            lines("trajectories.jsonl", first),
+            experiment.chat.decode,
+            learn.scores,
+            logged,
+            prompt_shards=sharding.prompt_shards(machinery.mesh),
+        )
 
         def roll_out(sampler: TurnSampler, step: int) -> Rollout:
             return machinery.roll_out(sampler, stream, step)
@@ -90,14 +107,15 @@ def reinforce(
                 evaluation = machinery.evaluate(sampler)
             values = evaluation.values()
             saving.check_metric(values)
-            evaluations.write(step, values | {"seconds_since_start": timer.elapsed_seconds})
-            write_conversations(workdir / "conversations" / f"held-out-{step:06d}.jsonl", evaluation.groups)
+            written.evaluation(step, values | {"seconds_since_start": timer.elapsed_seconds})
+            held_out_lines(held_out, step, evaluation.groups)
             print(f"held-out success after {step} steps: {evaluation}", flush=True)
             return values
 
         def save(step: int, evaluated: Mapping[str, float]) -> None:
             with timer.phase("checkpoint"):
-                for name in ("metrics.jsonl", "evaluations.jsonl"):
+                logs = ("metrics", "evaluations", "alarms", "trajectories", "held_out")
+                for name in (f"{name}.jsonl" for name in logs):
                     sync_file(workdir / name)  # a power cut takes no line that a checkpoint has behind it
                 pending = None if ahead.pending is None else to_document(ahead.pending)
                 position, seconds = {"prompts": stream.position}, timer.elapsed_seconds
@@ -116,18 +134,19 @@ def reinforce(
                 batch = machinery.collate(sampled.groups, num_prompts=options.prompts_per_step)
                 on_device, placed = learn.place(batch)
             with timer.phase("update"), ahead.learner_turn():
+                trajectories.before(step, sampled.groups, batch, state.params)
                 facts = learn.prepare(state.params, reference, on_device)
                 state, credit, credited = learn.credit(state, on_device, facts)
                 reports = []
                 for update in learn.schedule:
                     state, report = learn.step(state, on_device, facts, credit, update)
                     reports.append(report)
+                trajectories.after(credit, state.params)
             with timer.phase("rollout"):
                 ahead.wait()  # it ends with the weights that it began with
             with timer.phase("update"):
                 sampler.load(state.params, done)
             with timer.phase("log"):
-                write_conversations(workdir / "conversations" / f"step-{step:06d}.jsonl", sampled.groups[:1])
                 values = rollout_values(sampled, batch, version=step) | placed
             seconds = time.perf_counter() - start
             pace = values["tokens_sampled"] / seconds
@@ -135,17 +154,31 @@ def reinforce(
             if ahead.pending is not None:
                 values["seconds/rollout_ahead"] = ahead.seconds
             log.put(Line(step, values, reports, credited))
-            bar.show(step, reward=values["reward"], tokens_per_second=pace)
+            bar.show(step, reward=values["reward"], tokens_per_second=pace, alarms=watch.on)
             evaluates = last or (config.evaluation.every_steps and done % config.evaluation.every_steps == 0)
             stops = interruption.requested(config.supervised.steps + done)
             saves = last or stops or done % saving.every_steps == 0
-            if evaluates or saves:
+            if evaluates or saves or log.stopped:
                 log.flush()  # what an evaluation or a checkpoint has behind it is written down
+                trajectories.flush()
             evaluated = evaluate(done) if evaluates else {}
-            if saves:
+            if saves or log.stopped:
                 save(done, evaluated)
             checkpoints.check()
+            if log.stopped:
+                checkpoints.wait()
+                raise AlarmError(f"{log.stopped}; alarms.stop names it, and a checkpoint of step {done} is written")
             if stops and not last:
                 checkpoints.wait()
                 raise Interrupted(f"stopped after step {done} of {options.steps}, and saved")
         print(f"what each phase cost, compilation included:\n{timer.table()}", flush=True)
+
+
+def _pending(record: RunRecord, checkpoints: Checkpoints) -> Rollout | None:
+    """The rollout that was sampled ahead, if any. Raises CheckpointError for one that is damaged."""
+    if record.pending is None:
+        return None
+    try:
+        return from_document(record.pending)
+    except ValueError as error:
+        raise CheckpointError(f"a checkpoint in {checkpoints.directory} cannot be gone on from: {error}") from error

@@ -40,11 +40,27 @@ class PhaseTimer:
         self._start, self._earlier = time.perf_counter() if start is None else start, 0.0
         self._seconds: dict[str, float] = {}
         self._total: dict[str, float] = {}
+        self._entered: list[str] = []
+        self._beats = 0
 
     @property
     def elapsed_seconds(self) -> float:
         """Seconds since the start, those before a resume included."""
         return self._earlier + time.perf_counter() - self._start
+
+    @property
+    def current(self) -> str:
+        """The phases that are entered, the outermost first: ``warm-up > checkpoint``; "" outside of all."""
+        return " > ".join(tuple(self._entered))
+
+    @property
+    def beats(self) -> int:
+        """Grows whenever a phase begins or ends, and with every ``beat``: while it does, nothing stands still."""
+        return self._beats
+
+    def beat(self) -> None:
+        """Say that a long phase got on."""
+        self._beats += 1
 
     def resume(self, elapsed_seconds: float) -> None:
         """Count what earlier processes had worked until the checkpoint; what was done after it is done again."""
@@ -54,10 +70,14 @@ class PhaseTimer:
     def phase(self, name: str) -> Iterator[None]:
         """Time the body as ``name``, also when it raises. Phases may nest: each counts its own whole time."""
         start = time.perf_counter()
+        self._entered.append(name)
+        self.beat()
         try:
             yield
         finally:
             seconds = time.perf_counter() - start
+            self._entered.pop()
+            self.beat()
             for counted in (self._seconds, self._total):
                 counted[name] = counted.get(name, 0.0) + seconds
 

@@ -3,10 +3,11 @@
     python -m rlagents.train --config=FILE.py[:argument] --workdir=DIR [--config.key=value ...]
 
 Writes into DIR: ``config.json``, ``warm_up.jsonl`` and ``metrics.jsonl`` (a line a step), ``evaluations.jsonl``,
-``conversations/`` (one group a step), ``warm_up/`` and ``checkpoints/``. Started again with the same config, it goes on
-after the newest checkpoint; with another config, it refuses. SIGTERM and Ctrl-C make it save after the step that it is
-at, and exit with code 75; the same command goes on. Compiled programs are kept in ``compilation_cache`` (a
-folder, relative to DIR; empty for none), so that the next run of the same shapes starts at once.
+``trajectories.jsonl`` (groups of training, token by token), ``held_out.jsonl`` (conversations of evaluations),
+``warm_up/`` and ``checkpoints/``. Started again with the same config, it goes on after the newest checkpoint; with
+another config, it refuses. SIGTERM and Ctrl-C make it save after the step that it is at, and exit with code 75; the
+same command goes on. Compiled programs are kept in ``compilation_cache`` (a folder, relative to DIR; empty for none),
+so that the next run of the same shapes starts at once.
 """
 
 import contextlib
@@ -17,6 +18,7 @@ from typing import NoReturn
 
 from absl import app, flags, logging
 
+from rlagents.alarms import AlarmError
 from rlagents.checkpoints import CheckpointError
 from rlagents.command_line import parse_flags, read_options
 from rlagents.compilation import Compilations, compilers_memory_returned, described, planned_programs, programs_kept_by
@@ -24,11 +26,18 @@ from rlagents.durable import of_the_disk
 from rlagents.first_weights import check_restore_from, finished
 from rlagents.interruption import EXIT_CODE as INTERRUPTED
 from rlagents.interruption import Interrupted, Interruption, interruptible
+from rlagents.learner import NonFiniteError
 from rlagents.machinery import Machinery, assemble
+from rlagents.problems import ConfigError
 from rlagents.reinforce import reinforce
+from rlagents.rollouts.faults import NothingSampledError
 from rlagents.timing import PhaseTimer
 from rlagents.warm_up import warm_up
+from rlagents.watchdog import Watchdog
 from rlagents.workdir import claimed
+
+LEARNING_FAILED = 3
+"""Exit code where an alarm stopped the run, or updates were not finite."""
 
 _START = time.perf_counter()
 
@@ -36,8 +45,9 @@ _START = time.perf_counter()
 def main(argv: list[str]) -> None:
     """Read the command line, train, end the tool workers.
 
-    Exits with 0 when all steps are done, or were already; with 2 for what the user has to mend; with 75 where it was
-    asked to stop, and has saved.
+    Exits with 0 when all steps are done, or were already; with 2 for what the user has to mend; with 3 where learning
+    itself failed: an alarm that stops the run, or updates that were not finite; with 75 where it was asked to stop, and
+    has saved.
     """
     if len(argv) > 1:
         raise app.UsageError(f"unknown arguments {argv[1:]}; options begin with --")
@@ -59,7 +69,10 @@ def main(argv: list[str]) -> None:
         except Interrupted as stopped:
             print(f"{stopped}; start again with the same command to go on", flush=True)
             sys.exit(INTERRUPTED)
-        except (CheckpointError, OSError) as error:
+        except (AlarmError, NonFiniteError) as error:
+            print(f"rlagents.train: {error}", file=sys.stderr)
+            sys.exit(LEARNING_FAILED)
+        except (CheckpointError, ConfigError, NothingSampledError, OSError) as error:
             if isinstance(error, OSError) and not of_the_disk(error):
                 raise
             _refuse(error)
@@ -70,7 +83,8 @@ def train(machinery: Machinery, workdir: Path, timer: PhaseTimer, interruption: 
     interruption = interruption or Interruption()
     planned = planned_programs(machinery.config, max_prefix_tokens=machinery.max_prefix_tokens)
     print(described(planned), flush=True)
-    with Compilations() as compiled:
+    watchdog = Watchdog(timer, workdir, machinery.pool.status, **machinery.config.watchdog)
+    with Compilations() as compiled, watchdog.watching():
         with timer.phase("warm-up"):
             params = warm_up(machinery, workdir, timer, interruption)
         timer.take()  # No step of the reinforced phase has this on its account.

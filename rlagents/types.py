@@ -158,6 +158,29 @@ class Mean:
         return jnp.where(self.count > 0, self.total / jnp.maximum(self.count, 1e-30), 0.0)
 
 
+@pytree
+class Largest:
+    """A metric of values >= 0 of which the largest counts: what two micro-batches give adds up to the larger.
+
+    0 of nothing, which is the unit of that sum; NaN where a value is NaN.
+    """
+
+    value: Float[Array, ""]
+
+    @classmethod
+    def of(cls, values: Array, where: Array) -> "Largest":
+        """Largest of ``values`` (>= 0) where ``where`` is True, in at least float32; elsewhere they may be NaN."""
+        where = jnp.broadcast_to(where, jnp.shape(values))
+        dtype = jnp.promote_types(jnp.result_type(values), jnp.float32)
+        return cls(jnp.max(jnp.where(where, values, 0).astype(dtype), initial=0))
+
+    def __add__(self, other: "Largest") -> "Largest":
+        return Largest(jnp.maximum(self.value, other.value))
+
+
 Metrics = dict[str, Mean]
+"""What a method reports."""
+Reported = Mapping[str, Mean | Largest]
+"""What an update reports."""
 Params = Any
 """A nested dict of arrays, as ``models`` makes it."""

@@ -134,6 +134,7 @@ def warm_up(machinery: Machinery, workdir: Path, timer: PhaseTimer, interruption
             for step, batch in zip(range(first, steps), ready):
                 state, report = step_once(state, batch.sequences, batch.masks)
                 write(late.put((step, report)))
+                timer.beat()
                 done, last = step + 1, step + 1 == steps
                 stops = interruption.requested(done)
                 if stops or last or done % options.every_steps == 0:

@@ -1,17 +1,16 @@
-"""The folder of a run: whose it is, who works in it, and the conversations it keeps."""
+"""The folder of a run: whose it is, and who works in it."""
 
 import contextlib
 import fcntl
 import json
 import os
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from rlagents.durable import UNFINISHED, write_durably, writing
 from rlagents.experiment import Config
-from rlagents.rollouts.trajectory import Trajectory
 
 _CONFIG, _LOCK = "config.json", "lock"
 
@@ -110,14 +109,6 @@ def differing_keys(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list
     old, new = _leaves(stored), _leaves(wanted)
     different = [key for key in sorted(old | new) if old.get(key, _ABSENT) != new.get(key, _ABSENT)]
     return [f"{key} is {new.get(key, _ABSENT)!r}, was {old.get(key, _ABSENT)!r}" for key in different]
-
-
-def write_conversations(path: Path, groups: Sequence[Sequence[Trajectory]]) -> None:
-    """One JSON line a trajectory. A step that is made again writes its file again."""
-    text = "".join(f"{json.dumps(member.summary())}\n" for group in groups for member in group)
-    with writing(path, len(text)):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
 
 
 class _Absent:

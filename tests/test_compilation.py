@@ -115,18 +115,22 @@ def test_what_the_compiler_freed_goes_back_after_each_compilation(monkeypatch):
 def test_planned_programs_are_the_shapes_that_buckets_and_limits_allow():
     config = procedural.get_config()
     # Traces have two member buckets. Rows of 256 tokens are read by quarters.
-    wanted = {"warm-up step": 2, "prepare": 1, "credit": 1, "step": 1, "prefill": 1, "extend": 4, "decode": 4}
+    wanted = {"warm-up step": 2, "prepare": 1, "credit": 1, "step": 1, "scores": 1}
+    wanted |= {"prefill": 1, "extend": 4, "decode": 4}
     assert planned_programs(config, max_prefix_tokens=112) == wanted
-    assert described(wanted).startswith("programs to compile: at most 14 (warm-up step 2, prepare 1, credit 1, ")
+    assert described(wanted).startswith("programs to compile: at most 15 (warm-up step 2, prepare 1, credit 1, ")
     config.supervised.steps = 0
     config.buckets.update({"prefix_buckets": (500, 1000), "member_buckets": (64, 64, 128, 256)})
     # A prefix of 1000 is computed at 1000, 500, 250 or 125 tokens, and read whole or by half.
-    wanted = {"prepare": 6, "credit": 6, "step": 6, "prefill": 4, "extend": 8, "decode": 8}
+    wanted = {"prepare": 6, "credit": 6, "step": 6, "scores": 6, "prefill": 4, "extend": 8, "decode": 8}
     assert planned_programs(config, max_prefix_tokens=1000) == wanted
     # Packed micro-batches are cut to pairs of buckets, whatever the batch; rewards have turns besides.
     config.rl.pack_micro_batches = True
     config.buckets.turn_buckets = (2, 4)
-    wanted = {"scores": 6, "credit": 12, "start": 12, "accumulate": 12, "apply": 1, "prefill": 4, "extend": 8}
+    wanted = {"scores": 12, "credit": 12, "start": 12, "accumulate": 12, "apply": 1, "prefill": 4, "extend": 8}
     assert planned_programs(config, max_prefix_tokens=1000) == wanted | {"decode": 8}
+    # Without a log, nobody looks at groups apart.
+    config.trajectories.every_steps = 0
+    assert planned_programs(config, max_prefix_tokens=1000) == wanted | {"decode": 8, "scores": 6}
     config.rl.steps = 0
     assert planned_programs(config, max_prefix_tokens=1000) == {}

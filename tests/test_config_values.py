@@ -57,7 +57,18 @@ WRONG = [
     *[("checkpoint.keep_best", value, "; give a whole number >= 0.") for value in (-1, 1.5, *NO_NUMBERS)],
     *[("checkpoint.restore_from", value, "; give the folder of a run") for value in (None, 3)],
     *[("rl.wait_for_tools", value, "; give True or False") for value in (None, "yes")],
+    *[("trajectories.every_steps", value, "; give a whole number >= 0.") for value in (-1, 0.5, *NO_NUMBERS)],
+    *[("trajectories.groups", value, "; give a whole number >= 1.") for value in (0, 1.5, *NO_NUMBERS)],
+    *[("trajectories.max_megabytes", value, "; give a number > 0.") for value in (0, -1.0, *NO_NUMBERS)],
     *[("workers.step_timeout_seconds", value, "; give a number > 0.") for value in (0, -1.0, *NO_NUMBERS)],
+    *[("alarms.max_policy_ratio", value, "; give a number > 0.") for value in (0, *NO_NUMBERS)],
+    *[("alarms.max_garbled_turns", value, "; give a share, a number >= 0 and <= 1.") for value in (1.01, *NO_NUMBERS)],
+    *[("alarms.patience", value, "; give a whole number >= 1.") for value in NO_SIZES],
+    ("alarms.stop", "kl_exploded", "; give names of alarms, such as ('non_finite',), or ()"),
+    ("logging.tensorboard", "yes", "; give True or False."),
+    ("logging.wandb", False, "; give the name of a project, or ''"),
+    *[("logging.max_megabytes", value, "; give a number > 0.") for value in (0, *NO_NUMBERS)],
+    *[("watchdog.stalled_after_seconds", value, "; give a number >= 0.") for value in (-1, *NO_NUMBERS)],
 ]
 
 
@@ -66,6 +77,18 @@ def test_a_value_that_is_none_of_its_kind_is_refused_by_its_full_name(name, valu
     found = refusal(changed({name: value}), experiment)
     assert f"{name} is {value!r}" in found
     assert said in found
+
+
+def test_an_alarm_that_there_is_not_is_refused_with_the_one_that_was_meant(experiment, no_workers):
+    found = refusal(changed({"alarms.stop": ("kl_explodes",)}), experiment)
+    assert found.startswith("alarms.stop names 'kl_explodes', which is no alarm (did you mean 'kl_exploded'?)")
+
+
+def test_a_log_whose_library_is_missing_is_refused_with_what_to_install(experiment, no_workers, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    found = refusal(changed({"logging.wandb": "agents"}), experiment)
+    assert found.startswith("logging.wandb names a project of Weights & Biases, but its library is not installed;")
+    assert "(pip install wandb)" in found
 
 
 @pytest.mark.parametrize(

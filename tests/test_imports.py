@@ -24,7 +24,11 @@ MAY_IMPORT = {
     "durable": set(),
     "versions": set(),
     "checkpoints": {"argument_checks", "durable", "types", "learner", "sharding"},
-    "metrics": {"durable", "types"},
+    "metrics": {"argument_checks", "durable"},
+    "alarms": {"argument_checks"},
+    "token_pieces": set(),
+    "trajectory_lines": set(),
+    "report": {"metrics", "trajectory_lines"},
     "models": {"types", "sharding", "row_chunks"},
     "sampling": {"argument_checks", "types", "sharding", "models"},
     "environments": {"facts", "tools"},
@@ -45,6 +49,7 @@ WITHOUT = {
     "environments": {"jax", "jaxlib", "jaxtyping", "flax", "optax"},
     "tools": {"jax", "jaxlib", "jaxtyping", "flax", "optax"},
     "facts": {"jax", "jaxlib", "jaxtyping", "flax", "optax"},
+    "report": {"jax", "jaxlib", "jaxtyping", "flax", "optax"},
 }
 
 
@@ -88,7 +93,7 @@ def faults(source, module):
         if part == "" and top not in sys.stdlib_module_names:
             found.append(f"rlagents/__init__.py imports {name}; it imports nothing heavy")
         if top in WITHOUT.get(part, ()):
-            found.append(f"{module} imports {name}: tool workers never load it")
+            found.append(f"{module} imports {name}: tool workers and reports never load it")
         if part in ONLY_OUTSIDE and top not in ONLY_OUTSIDE[part]:
             found.append(f"{module} imports {name}: {part} may import {sorted(ONLY_OUTSIDE[part])}")
     return found
@@ -163,9 +168,9 @@ def test_oracles_import_numpy_only():
             assert name.split(".")[0] == "numpy", f"{path.name} imports {name}"
 
 
-def test_environments_and_tools_leave_jax_out_of_a_fresh_process():
+def test_environments_tools_and_reports_leave_jax_out_of_a_fresh_process():
     """One process imports them all, one after the other, and names the first that brings jax in."""
-    workers = [name for name in MODULES if part_of(name) in ("environments", "tools", "facts")]
+    workers = [name for name in MODULES if part_of(name) in ("environments", "tools", "facts", "report")]
     assert len(workers) > 3
     program = (
         "import importlib, sys\n"

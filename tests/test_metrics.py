@@ -113,8 +113,12 @@ def test_plain_lines_when_piped():
     time.sleep(0.1)
     shown.show(30, reward=0.4567, tokens_per_second=12345.6)
     shown.show(39, reward=float("nan"), tokens_per_second=0)
+    shown.tell("alarm [bold]x[/bold] at step 39")
+    shown.show(39, reward=0.5, tokens_per_second=1, alarms=("kl_exploded", "non_finite"))
     shown.close()
-    first, last = stream.getvalue().splitlines()
+    first, last, told, alarmed = stream.getvalue().splitlines()
+    assert told == "alarm [bold]x[/bold] at step 39"
+    assert alarmed == "step 40/40  reward 0.500  1 tokens/s  0s left  ALARM kl_exploded, non_finite"
     assert re.fullmatch(r"step 31/40  reward 0\.457  12,346 tokens/s  [12]s left", first), first
     assert last == "step 40/40  reward nan  0 tokens/s  0s left"
 
@@ -127,11 +131,16 @@ def test_a_bar_on_a_terminal():
     stream = Terminal()
     shown = progress(4, stream)
     assert isinstance(shown, RichProgress)
-    shown.show(2, reward=0.25, tokens_per_second=1000)
+    shown.show(1, reward=0.25, tokens_per_second=1000)
+    shown.tell("alarm [bold]x[/bold] at step 1: " + 200 * "far ")
+    shown.show(2, reward=0.25, tokens_per_second=1000, alarms=("kl_exploded",))
     shown.close()
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue())
     assert "3/4" in text
     assert "reward 0.250  1,000 tokens/s" in text
+    # Text is shown as text, in one line however narrow the terminal.
+    assert "alarm [bold]x[/bold] at step 1: " + 200 * "far " in text
+    assert text.count("ALARM kl_exploded") == 1
 
 
 def test_durations_are_readable():

@@ -27,10 +27,12 @@ from rlagents.methods import (
     token_mean,
     truncated_token_weights,
 )
-from rlagents.metrics import read_metrics
+from rlagents.metrics import read_lines, read_metrics
+from rlagents.metrics.names import unknown
 from rlagents.rollouts.conditions import HIGH, fixed, reward_goal, stratified
 from rlagents.rollouts.informative import anything, informative
 from rlagents.timing import PhaseTimer
+from rlagents.trajectory_lines import trajectories
 from rlagents.types import Kind
 from rlagents.workdir import claim_workdir
 from tests.rewarding import RewardedByLength
@@ -38,6 +40,7 @@ from tests.sampling.test_compilations import compilations
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG_FILE = "experiments/quickstart/procedural.py"
+LINES = ("metrics.jsonl", "evaluations.jsonl", "warm_up.jsonl")
 NOT_UNIFORM = informative(predicates.uniform_groups)
 
 
@@ -160,6 +163,7 @@ def test_the_programs_are_those_that_were_planned(whole):
     planned = planned_programs(small_config(), max_prefix_tokens=112)
     assert planned["prepare"] == found["jit(prepare)"]
     assert planned["credit"] == found["jit(assign)"]
+    assert planned["scores"] == found["jit(scores)"]
     assert planned["warm-up step"] + planned["step"] == found["jit(step)"]
     for name, function in (("prefill", "prefill_prefixes"), ("extend", "extend_rows"), ("decode", "decode_block")):
         # Untrained weights may never come to the longest conversations.
@@ -200,6 +204,10 @@ def test_a_run_leaves_a_line_a_step_evaluations_conversations_and_a_summary(whol
     wanted = {"reward", "loss", "gradient_norm", "tokens_per_second", "seconds/rollout", "seconds/update"}
     assert wanted <= steps[0].keys()
     assert any(row["gradient_norm"] > 0 for row in steps)
+    assert all(unknown(name, set().union(*read_metrics(whole / name))) == [] for name in LINES)
+    # The second update of a step sees a policy that the first has moved.
+    assert all(1 < row["policy_ratio_max"] < 2 for row in steps if row["gradient_norm"] > 0)
+    assert all(0 < row["rollout_kl"] < 0.1 for row in steps)
     # A draw's groups are sampled up to the last that is needed.
     stopped = [row.get("rollout/groups_stopped", 0) for row in steps]
     assert any(stopped)
@@ -209,7 +217,8 @@ def test_a_run_leaves_a_line_a_step_evaluations_conversations_and_a_summary(whol
     assert sum(row.get("rollout/uninformative/uniform_groups", 0) for row in steps) > 0
     assert [row["step"] for row in read_metrics(whole / "warm_up.jsonl")] == [0, 1, 2, 3]
     assert [row["step"] for row in read_metrics(whole / "evaluations.jsonl")] == [0, 4]
-    assert len((whole / "conversations" / "held-out-000004.jsonl").read_text().splitlines()) == 16
+    held_out = [(line["step"], len(line["members"])) for line in read_lines(whole / "held_out.jsonl")]
+    assert held_out == [(0, 2)] * 8 + [(4, 2)] * 8
     summary = summarize.summarize(whole)
     assert json.loads((whole / "summary.json").read_text()) == summary
     assert summary.keys() == {"success_before", "success_after", "seconds", "steps", "seed"}
@@ -263,9 +272,9 @@ def ahead_config():
     return config
 
 
-def versions_of(file):
-    """All versions that sampled a file's conversations."""
-    members = [json.loads(line) for line in file.read_text().splitlines()]
+def versions_of(file, step):
+    """All versions that sampled a file's conversations of ``step``."""
+    members = [member for line in read_lines(file) if line["step"] == step for member in trajectories(line)]
     assert all(len(member["weight_versions"]) == len(member["stop_reasons"]) > 0 for member in members)
     return {version for member in members for version in member["weight_versions"]}
 
@@ -275,14 +284,9 @@ def test_rollouts_sampled_ahead_are_one_version_behind_and_a_resumed_run_is_the_
     run(ahead_config(), whole, method=CORRECTED)
     rows = read_metrics(whole / "metrics.jsonl")
     assert [row["rollout/versions_behind"] for row in rows] == [0, 1, 1, 1]
-    assert [versions_of(whole / "conversations" / f"step-00000{step}.jsonl") for step in range(4)] == [
-        {0},
-        {0},
-        {1},
-        {2},
-    ]
+    assert [versions_of(whole / "trajectories.jsonl", step) for step in range(4)] == [{0}, {0}, {1}, {2}]
     # Evaluations are of the weights that they name.
-    held_out = [versions_of(whole / "conversations" / f"held-out-00000{step}.jsonl") for step in (0, 2, 4)]
+    held_out = [versions_of(whole / "held_out.jsonl", step) for step in (0, 2, 4)]
     assert held_out == [{0}, {2}, {4}]
     assert ["seconds/rollout_ahead" in row for row in rows] == [True, True, True, False]
     # The weights of the first step agree but for rounding, those of later steps are others.

@@ -30,6 +30,32 @@ from rlagents.types import Params
 
 LIMITS = {"max_turns": 14, "max_turn_tokens": 24, "max_prompt_tokens": 112}
 
+MEANINGS = {
+    "back_ends": ("", "BFCL back-ends that tasks are generated over."),
+    "train_levels": ("", "Levels of the tasks trained on: numbers of user turns."),
+    "held_out_levels": ("", "Levels of the tasks held out, evenly."),
+    "model.embed_dim": ("", "Width of the residual stream."),
+    "model.mlp_dim": ("", "Width of the MLP."),
+    "model.num_layers": ("layers", "Of the decoder."),
+    "model.num_heads": ("heads", "Of queries."),
+    "model.num_kv_heads": ("heads", "Of keys and values."),
+    "model.head_dim": ("", "Width of a head."),
+    "model.qk_norm": ("", "Normalise queries and keys."),
+    "model.embedding_scale": ("", "Multiplies embeddings where they enter the residual stream."),
+    "model.query_scale": ("", "Multiplies attention logits."),
+    "method.kl_coefficient": ("", "Weight of the penalty on the distance to the policy before RL; 0 has none."),
+    "supervised.complete_steps": ("steps", "Whose demonstrators are experts; those of later steps are hasty."),
+    "supervised.hasty_share": ("probability", "That a hasty demonstrator ends a user turn one call too early."),
+    "supervised.learning_rate": ("", "Highest, of Muon, for matrices."),
+    "supervised.adam_learning_rate": ("", "Highest, of Adam, for all else."),
+    "supervised.final_fraction": ("", "Share of the highest learning rate that is left at the end."),
+    "supervised.warm_up_updates": ("updates", "Over which the learning rate rises."),
+    "supervised.b2": ("", "Decay of Adam's second moment."),
+    "rl.learning_rate": ("", "Highest, of AdamW."),
+    "rl.final_fraction": ("", "Share of the highest learning rate that is left at the end."),
+    "rl.warm_up_updates": ("updates", "Over which the learning rate rises."),
+}
+
 
 def get_config() -> ConfigDict:
     return ConfigDict(
@@ -138,6 +164,10 @@ def get_config() -> ConfigDict:
                 "best_metric": "success",
                 "restore_from": "",
             },
+            "trajectories": {"every_steps": 1, "groups": 1, "max_megabytes": 64.0},
+            "alarms": {"stop": ()},
+            "logging": {"tensorboard": False, "wandb": ""},
+            "watchdog": {"stalled_after_seconds": 1800.0},
         }
     )
 

@@ -13,7 +13,8 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from rlagents.metrics import read_metrics
+from rlagents.metrics import read_lines, read_metrics
+from rlagents.trajectory_lines import trajectories
 
 
 def summarize(directory: Path) -> dict[str, float]:
@@ -30,7 +31,7 @@ def summarize(directory: Path) -> dict[str, float]:
     }
     (directory / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     draw(directory / "learning_curve.png", steps, evaluations, config)
-    show_conversation(directory / "conversations" / f"held-out-{last:06d}.jsonl")
+    show_conversation(directory / "held_out.jsonl", last)
     for name in evaluations[0]:
         if name.startswith("success/"):
             before, after = evaluations[0][name], evaluations[last][name]
@@ -74,9 +75,10 @@ def _levels(levels: list[int]) -> str:
     return f"level{'s' if len(levels) > 1 else ''} {', '.join(map(str, levels))}"
 
 
-def show_conversation(path: Path) -> None:
-    """The longest solved conversation, or simply the longest one."""
-    conversations = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+def show_conversation(path: Path, step: int) -> None:
+    """The longest solved conversation after ``step`` steps, or simply the longest one."""
+    lines = [line for line in read_lines(path) if line["step"] == step]
+    conversations = [conversation for line in lines for conversation in trajectories(line)]
     solved = [conversation for conversation in conversations if conversation["reward"] == 1.0]
     chosen = max(solved or conversations, key=lambda conversation: len(conversation["messages"]))
     print(f"\none held-out conversation ({chosen['task']}, reward {chosen['reward']}):\n")

@@ -22,6 +22,16 @@ from rlagents.models.gguf import load_smollm2
 from rlagents.rollouts.chat import Chat, training_template
 from rlagents.rollouts.experts import complete
 
+MEANINGS = {
+    "categories": ("", "Categories of BFCL multi-turn tasks."),
+    "held_out_numbers": ("tasks", "Of each category, the last so many are held out."),
+    "method.clip_low": ("", "The ratio counts down to 1 - clip_low."),
+    "method.clip_high": ("", "The ratio counts up to 1 + clip_high."),
+    "method.kl_coefficient": ("", "Weight of the penalty on the distance to the first policy (the paper's beta)."),
+    "rl.learning_rate": ("", "Of AdamW."),
+    "rl.max_grad_norm": ("", "Larger gradients are scaled down to it."),
+}
+
 
 def smollm2_135m() -> ConfigDict:
     limits = {"max_turns": 6, "max_turn_tokens": 48, "max_response_tokens": 639, "max_prompt_tokens": 2432}
@@ -97,6 +107,10 @@ def smollm2_135m() -> ConfigDict:
                 "best_metric": "success",
                 "restore_from": "",
             },
+            "trajectories": {"every_steps": 1, "groups": 1, "max_megabytes": 64.0},
+            "alarms": {"stop": ()},
+            "logging": {"tensorboard": False, "wandb": ""},
+            "watchdog": {"stalled_after_seconds": 1800.0},
         }
     )
 

@@ -3,7 +3,8 @@
 ``policy`` prepares facts, assigns credit and takes updates; ``packed`` does the same in micro-batches that ``plan``
 packs by length, with ``rows`` to take them; ``binding`` is what both share. ``supervised`` learns from traces.
 ``passes`` runs a model given as a function, ``fused`` its head together with the loss; ``slices`` cuts batches,
-``update`` applies a gradient or skips it, ``optimizer`` and ``state`` make what their names say.
+``update`` applies a gradient or skips it, ``distances`` tells how far the policy has come; ``optimizer`` and ``state``
+make what their names say.
 """
 
 from rlagents.learner.binding import Learner

@@ -10,17 +10,18 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from rlagents import sharding
+from rlagents.learner.distances import distances
 from rlagents.learner.passes import Passes, Scores, split_over
 from rlagents.learner.state import TrainState
 from rlagents.learner.update import StepReport, token_counts
 from rlagents.methods import border
 from rlagents.methods.method import Measures, Method
-from rlagents.types import Batch, Credit, LogProbs, Masks, Mean, Metrics, Params, Sequences
+from rlagents.types import Batch, Credit, LogProbs, Masks, Metrics, Params, Reported, Sequences
 
 TokenData = tuple[LogProbs, Float[Array, "p g t"], Credit, Masks, Measures]
 """``(facts, rollout, credit, masks, measures)``: what the loss reads beside the live policy."""
 
-Totals = tuple[tuple[Float[Array, ""], Metrics], Params]
+Totals = tuple[tuple[Float[Array, ""], Reported], Params]
 """``((loss, metrics), gradient)``: sums over tokens, which add up across micro-batches."""
 
 
@@ -37,6 +38,9 @@ class Learner(NamedTuple):
     """``(state, batch, facts, credit, update) -> (state, report)``; the state given is donated: never use it again."""
     schedule: tuple[np.int32, ...]
     """Numbers of the updates from a rollout batch; number ``n`` takes its slice ``n % updates_per_batch``."""
+    scores: Callable[[Params, Sequences], Scores]
+    """``(params, host sequences) -> (log-probabilities, entropies)`` of prompts that the mesh divides, to look
+    at; nothing is learned from them."""
 
 
 class Binding(NamedTuple):
@@ -119,13 +123,13 @@ def bind(
         return dataclasses.replace(facts, old=jnp.where(update == 0, jnp.inf, facts.old))
 
     def gradient(params: Params, method_state: Any, piece: tuple[Sequences, TokenData]) -> Totals:
-        def term(log_prob: Array, entropy: Array, data: TokenData) -> tuple[Array, Metrics]:
+        def term(log_prob: Array, entropy: Array, data: TokenData) -> tuple[Array, Reported]:
             facts, rollout, credit, masks, measures = data
             live = dataclasses.replace(facts, policy=log_prob, entropy=entropy)
             live = border.on_policy(live, live.old is None or jnp.isposinf(live.old))
             loss, metrics = method.loss(method_state, live, credit, masks, measures)
-            gap = jnp.abs(jax.lax.stop_gradient(log_prob) - rollout)
-            return loss, metrics | {"rollout_gap": Mean.of(gap, credit.mask)}
+            assert live.old is not None  # the border gave it where it was no fact
+            return loss, {**metrics, **distances(log_prob, live.old, rollout, credit.mask)}
 
         return passes.gradient(term, params, *piece)
 

@@ -160,4 +160,7 @@ def make_packed_learner(
             totals = accumulate_jit(totals, state.params, state.method_state, piece)
         return apply_jit(state, totals, tokens)
 
-    return Learner(place, prepare, credit, step, bound.schedule)
+    def scores(params: Params, sequences: Sequences) -> Scores:
+        return scores_jit(params, sharding.shard_batch(sequences, mesh))
+
+    return Learner(place, prepare, credit, step, bound.schedule, scores)

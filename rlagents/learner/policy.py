@@ -26,7 +26,7 @@ from rlagents.learner.slices import by_prompts, join_prompts, sum_over, update_b
 from rlagents.learner.state import TrainState
 from rlagents.learner.update import StepReport, apply_update
 from rlagents.methods.method import Method
-from rlagents.types import Batch, Credit, LogProbs, Params
+from rlagents.types import Batch, Credit, LogProbs, Params, Sequences
 
 
 def make_learner(
@@ -68,6 +68,9 @@ def make_learner(
     def place(batch: Batch) -> tuple[Batch, dict[str, float]]:
         return sharding.shard_batch(batch, mesh), {}
 
+    def scores(params: Params, sequences: Sequences) -> Scores:
+        return scores_jit(params, sharding.shard_batch(sequences, mesh))
+
     def prepare(params: Params, reference_params: Params | None, batch: Batch) -> LogProbs:
         def scores(params: Params) -> Scores:
             cut = by_prompts(batch.sequences, prompts_per_micro_batch, mesh)
@@ -91,6 +94,7 @@ def make_learner(
         (loss, metrics), total = sum_over(partial(bound.gradient, state.params, state.method_state), cut, place)
         return apply_update(state, loss, total, metrics, counts, empty, optimizer)
 
+    scores_jit = jax.jit(bound.passes.scores, out_shardings=sharding.prompt_sharding(mesh))
     prepare_jit = jax.jit(prepare, out_shardings=sharding.prompt_sharding(mesh))
     step_jit = jax.jit(step, donate_argnums=0, out_shardings=(shardings, sharding.replicated(mesh)))
-    return Learner(place, prepare_jit, bound.credit, step_jit, bound.schedule)
+    return Learner(place, prepare_jit, bound.credit, step_jit, bound.schedule, scores)

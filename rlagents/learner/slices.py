@@ -14,6 +14,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array
 
 from rlagents import row_chunks, sharding
+from rlagents.types import Largest
 
 T = TypeVar("T")
 
@@ -86,8 +87,12 @@ def join_members(tree: T) -> T:
 
 
 def add(total: T, term: T) -> T:
-    """Add leaf by leaf, in the dtype of ``total``."""
-    return jax.tree.map(lambda a, b: a + b.astype(a.dtype), total, term)
+    """Return ``total + term``, each leaf in the dtype of the total; of :class:`rlagents.types.Largest`, the larger."""
+
+    def sum_of(a: Any, b: Any) -> Any:
+        return a + b if isinstance(a, Largest) else a + b.astype(a.dtype)
+
+    return jax.tree.map(sum_of, total, term, is_leaf=lambda x: isinstance(x, Largest))
 
 
 def zeros_like_sum(function: Callable[..., T], *arguments: Any) -> T:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -12,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from rlagents.learner.optimizer import Optimizer
 from rlagents.learner.state import TrainState
-from rlagents.types import Masks, Metrics, Params, Sequences, pytree
+from rlagents.types import Largest, Masks, Mean, Params, Reported, Sequences, pytree
 
 
 @pytree
@@ -25,7 +26,7 @@ class StepReport:
     gradient_norm: Float[Array, ""]
     """Global norm before clipping."""
     learning_rate: Float[Array, ""]
-    metrics: Metrics
+    metrics: Reported
     counts: dict[str, Int[Array, ""]]
     applied: Bool[Array, ""]
     empty: Bool[Array, ""]
@@ -41,7 +42,7 @@ def apply_update(
     state: TrainState,
     loss: Array,
     gradient: Params,
-    metrics: Metrics,
+    metrics: Reported,
     counts: dict[str, Array],
     empty: Array,
     optimizer: Optimizer,
@@ -129,15 +130,14 @@ def nonfinite_cause(report: StepReport) -> str:
 def report_values(*reports: StepReport) -> dict[str, float]:
     """Fetch the updates of one rollout batch as plain numbers, one a name.
 
-    Metrics are means over all their tokens, counts are sums, ``loss`` and ``gradient_norm`` means over updates;
-    ``learning_rate`` and ``updates_skipped_total`` are those of the last.
+    Metrics are means over all their tokens, or the largest of them, counts are sums, ``loss`` and ``gradient_norm``
+    means over updates; ``learning_rate`` and ``updates_skipped_total`` are those of the last.
     """
     fetched = jax.device_get(reports)
     last = fetched[-1]
-    means = functools.reduce(lambda a, b: {name: a[name] + b[name] for name in a}, (r.metrics for r in fetched))
     counts = {name: float(sum(r.counts[name] for r in fetched)) for name in last.counts}
     return (
-        {name: float(mean.value) for name, mean in means.items()}
+        {name: _over_updates([report.metrics[name] for report in fetched]) for name in last.metrics}
         | counts
         | {
             "loss": float(np.mean([r.loss for r in fetched])),
@@ -148,3 +148,11 @@ def report_values(*reports: StepReport) -> dict[str, float]:
             "updates_skipped_total": float(last.skipped),
         }
     )
+
+
+def _over_updates(metrics: Sequence[Mean | Largest]) -> float:
+    """On the host, where nothing is to be compiled for it."""
+    means = [metric for metric in metrics if isinstance(metric, Mean)]
+    if means:
+        return float(functools.reduce(Mean.__add__, means).value)
+    return float(np.max([metric.value for metric in metrics]))

@@ -77,6 +77,7 @@ class JsonLines:
         return file
 
     def _rotate(self) -> None:
+        os.fsync(self._file.fileno())  # whoever makes the newest file durable need not know of older ones
         self._file.close()
         older = _rotated(self.path)
         self.path.rename(_numbered(self.path, _number(self.path, older[-1]) + 1 if older else 1))

@@ -1,6 +1,6 @@
 """``metrics.jsonl``: what a run writes down, one JSON line a step."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,10 @@ class MetricsWriter:
 
 def read_metrics(path: str | Path) -> list[dict[str, float]]:
     """Read a ``metrics.jsonl`` back, strings of non-finite values as floats; a last line cut short is left out."""
-    return [
-        {name: float(value) if isinstance(value, str) else value for name, value in row.items()}
-        for row in read_lines(path)
-    ]
+    return list(each_metrics(path))
+
+
+def each_metrics(path: str | Path) -> Iterator[dict[str, float]]:
+    """Yield what ``read_metrics`` returns, a line at a time."""
+    for row in read_lines(path):
+        yield {name: float(value) if isinstance(value, str) else value for name, value in row.items()}

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from rlagents.facts import Task
 from rlagents.rollouts.driver import LastNeeded, Rollout, Skipped, StreamTask
+from rlagents.rollouts.faults import NothingSampledError
 from rlagents.rollouts.informative import Collate, Informative, anything
 from rlagents.rollouts.trajectory import Trajectory
 
@@ -67,7 +68,8 @@ def sample_informative(
       the last that was needed, so they too do not depend on who finishes first; ``groups_stopped`` counts the others.
 
     Raises:
-      ValueError: ``over_sample`` or ``max_draws`` below 1; not a single task could be sampled.
+      NothingSampledError: not a single task could be sampled.
+      ValueError: ``over_sample`` or ``max_draws`` below 1.
     """
     if not over_sample >= 1.0 or max_draws < 1:
         raise ValueError(f"over_sample is {over_sample} and max_draws {max_draws}; give 1 or more of each.")
@@ -92,7 +94,7 @@ def sample_informative(
                 counts[f"uninformative/{name}"] += 1
     kept = [*worth, *others][:prompts_per_step]
     if not kept:
-        raise ValueError(f"all {len(skipped)} tasks were skipped; the first: {skipped[0].reason}")
+        raise NothingSampledError(f"all {len(skipped)} tasks were skipped; the first: {skipped[0].reason}")
     counts["groups_sampled"], counts["groups_kept"] = len(worth) + len(others), len(kept)
     return Rollout(sorted(kept, key=lambda group: group[0].stream), skipped, counts)
 

@@ -1,6 +1,5 @@
 """The episodes of one worker: runs environment code and lets nothing but well-formed answers out. Imports no jax."""
 
-import math
 import numbers
 import pickle
 from collections.abc import Sequence
@@ -8,11 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlagents.environments.base import Environment, Episode
-from rlagents.facts import Observation, Opening, Outcome, Task, Transcript, TurnFacts
+from rlagents.facts import Observation, Opening, Outcome, Task, Transcript, TransientToolError, TurnFacts
 from rlagents.rollouts.faults import Stepped, ToolFault, fault_step
 
 # What environment code may raise without being a bug of ours. SystemExit: a tool that calls sys.exit().
 ENVIRONMENT_ERRORS = (Exception, SystemExit)
+
+_LARGEST = 3.4028234663852886e38  # of float32
+_MOST = 2**31 - 1  # of int32
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,8 @@ class EpisodeRules:
 class Episodes:
     """Holds episodes by number and answers for them.
 
-    ``step`` never raises on the environment's account; the other methods do, and the caller makes that
-    :class:`rlagents.rollouts.faults.Lost`.
+    ``step`` raises nothing on the environment's account but ``TransientToolError``; the other methods do, and the
+    caller makes that :class:`rlagents.rollouts.faults.Lost`, or asks again.
     """
 
     def __init__(
@@ -45,10 +47,13 @@ class Episodes:
         self._living: dict[int, Episode] = {}
 
     def opening(self, task: Task) -> Opening:
-        """The environment's opening for ``task``; raises ``TypeError`` if it is not one."""
+        """The environment's opening for ``task``; raises ``TypeError`` if it is not one, or not of text."""
         opening = self._environment.opening(task)
         if not isinstance(opening, Opening):
             raise TypeError(f"opening() returned {type(opening).__name__}, expected Opening.")
+        problem = _malformed_messages(opening.messages)
+        if problem is not None:
+            raise TypeError(f"opening() returned an Opening that is malformed: {problem}.")
         return opening
 
     def start(self, episode: int, task: Task) -> None:
@@ -59,6 +64,8 @@ class Episodes:
         """One assistant turn; whatever the environment does wrong becomes an error observation."""
         try:
             observation = self._living[episode].step(text)
+        except TransientToolError:
+            raise  # the tool is away, and the policy is not to blame
         except self._errors as error:
             return self._fault(ToolFault.RAISED, f"{type(error).__name__}: {error}"[:1000])
         problem = _malformed(observation)
@@ -89,7 +96,7 @@ class Episodes:
         self._living.pop(episode, None)
 
     def score(self, task: Task, transcripts: Sequence[Transcript]) -> list[Outcome]:
-        """Score a group; raises ``TypeError`` or ``ValueError`` if there is not one Outcome for each transcript."""
+        """Score a group; raises ``TypeError`` or ``ValueError`` if there is not one lawful Outcome a transcript."""
         outcomes = list(self._environment.score(task, transcripts))
         if len(outcomes) != len(transcripts):
             raise ValueError(f"score() returned {len(outcomes)} outcomes for {len(transcripts)} transcripts.")
@@ -100,6 +107,10 @@ class Episodes:
                 raise ValueError(f"score() returned the reward {outcome.reward!r}, expected a finite number.")
             if outcome.turn_scores is not None and len(outcome.turn_scores) != len(transcript.turns):
                 raise ValueError(f"{len(outcome.turn_scores)} turn scores came for {len(transcript.turns)} turns.")
+            for name, value in [*enumerate(outcome.turn_scores or ()), *outcome.named.items()]:
+                if not _is_number(value):
+                    what = f"turn {name} the score" if isinstance(name, int) else f"the fact {name!r}"
+                    raise ValueError(f"score() returned for {what} {value!r}, expected a finite number.")
         return outcomes
 
     def _fault(self, fault: ToolFault, detail: str) -> Stepped:
@@ -112,26 +123,45 @@ def _alike(replayed: Stepped, recorded: Stepped) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and math.isfinite(value)
+    """Whether it is a number that float32 holds, as batches do."""
+    try:
+        return isinstance(value, numbers.Real) and abs(float(value)) <= _LARGEST
+    except Exception:  # a class of the environment's own
+        return False
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and 0 <= value <= _MOST
+
+
+def _malformed_turn(turn: Any) -> str | None:
+    if not isinstance(turn, TurnFacts) or not _is_number(turn.score):
+        return f"turn is {turn!r}, not TurnFacts with a finite score"
+    if not _is_count(turn.tool_calls) or not _is_count(turn.tool_successes) or not isinstance(turn.void, bool):
+        return f"turn is {turn!r}, not TurnFacts with whole numbers of calls and a true or false void"
+    return None
 
 
 def _malformed(observation: Any) -> str | None:
     """What is wrong with what ``step`` returned; None if it can be used."""
     if not isinstance(observation, Observation):
         return f"{type(observation).__name__} instead of an Observation"
-    if not isinstance(observation.messages, list | tuple):
-        return f"messages is a {type(observation.messages).__name__}, not a list"
-    if not isinstance(observation.turn, TurnFacts) or not _is_number(observation.turn.score):
-        return f"turn is {observation.turn!r}, not TurnFacts with a finite score"
-    for message in observation.messages:
-        problem = _malformed_message(message)
-        if problem is not None:
-            return problem
+    if not isinstance(observation.done, bool):
+        return f"done is {observation.done!r}, not true or false"
+    problem = _malformed_messages(observation.messages) or _malformed_turn(observation.turn)
+    if problem is not None:
+        return problem
     try:
         pickle.dumps(observation)
     except Exception as error:
         return f"it cannot be sent between processes ({type(error).__name__}: {error})"
     return None
+
+
+def _malformed_messages(messages: Any) -> str | None:
+    if not isinstance(messages, list | tuple):
+        return f"messages is a {type(messages).__name__}, not a list"
+    return next(filter(None, map(_malformed_message, messages)), None)
 
 
 def _malformed_message(message: Any) -> str | None:

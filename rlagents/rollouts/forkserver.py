@@ -17,8 +17,13 @@ from typing import Any
 
 from rlagents.environments.base import Environment
 from rlagents.rollouts.episodes import EpisodeRules
+from rlagents.rollouts.processes import adopt_orphans, kill_orphans
 from rlagents.rollouts.wire import receive_frame, send_frame
 from rlagents.rollouts.worker import serve
+
+
+class ServerDiedError(RuntimeError):
+    """The server is gone, and its workers with it; :meth:`ForkServer.restart` starts another."""
 
 
 class ForkServer:
@@ -34,33 +39,58 @@ class ForkServer:
     """
 
     def __init__(self, environment: Environment, rules: EpisodeRules, worker_memory_bytes: int):
+        self._name = type(environment).__name__
+        self._setup = pickle.dumps((pickle.dumps(environment), rules, worker_memory_bytes))
+        self._start()
+
+    def fork(self) -> tuple[int, socket.socket]:
+        """A new worker: its process id and the socket to it. Raises ServerDiedError."""
+        ours, theirs = socket.socketpair()
+        try:
+            send_frame(self._connection, pickle.dumps("fork"))
+            socket.send_fds(self._connection, [b"."], [theirs.fileno()])
+            return self._answer(), ours
+        except BaseException as error:
+            ours.close()
+            if isinstance(error, OSError):
+                raise self._died() from error
+            raise
+        finally:
+            theirs.close()
+
+    def kill(self, pid: int) -> None:
+        """Kill a worker and every process that it started; returns when it is gone. Raises ServerDiedError."""
+        try:
+            self._ask(pickle.dumps(pid))
+        except OSError as error:
+            raise self._died() from error
+
+    def alive(self) -> bool:
+        """Whether the server's process is there."""
+        return self._process.poll() is None
+
+    def restart(self) -> None:
+        """Start another server in place of one that died. Raises RuntimeError as at construction."""
+        self._process.kill()
+        self.close()
+        self._start()
+
+    def close(self) -> None:
+        """End the server and all its workers."""
+        self._connection.close()
+        self._process.wait()
+
+    def _start(self) -> None:
         self._connection, theirs = socket.socketpair()
         # Environments are found where this process finds them.
         variables = os.environ | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
         command = [sys.executable, "-m", "rlagents.rollouts.forkserver", str(theirs.fileno())]
         self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=variables, stdin=subprocess.DEVNULL)
         theirs.close()
-        problem = self._ask(pickle.dumps((pickle.dumps(environment), rules, worker_memory_bytes)))
+        problem = self._ask(self._setup)
         if problem is not None:
             self.close()
-            raise RuntimeError(f"tool workers cannot load the environment {type(environment).__name__}:\n{problem}")
-
-    def fork(self) -> tuple[int, socket.socket]:
-        """A new worker: its process id and the socket to it."""
-        ours, theirs = socket.socketpair()
-        send_frame(self._connection, pickle.dumps("fork"))
-        socket.send_fds(self._connection, [b"."], [theirs.fileno()])
-        theirs.close()
-        return self._answer(), ours
-
-    def kill(self, pid: int) -> None:
-        """Kill a worker and every process of its session; returns when it is gone."""
-        self._ask(pickle.dumps(pid))
-
-    def close(self) -> None:
-        """End the server and all its workers."""
-        self._connection.close()
-        self._process.wait()
+            raise RuntimeError(f"tool workers cannot load the environment {self._name}:\n{problem}")
 
     def _ask(self, request: bytes):
         send_frame(self._connection, request)
@@ -69,14 +99,18 @@ class ForkServer:
     def _answer(self):
         answer = receive_frame(self._connection)
         if answer is None:
-            raise RuntimeError(f"the server of tool workers died (exit code {self._process.wait()}).")
+            raise self._died()
         return pickle.loads(answer)
+
+    def _died(self) -> ServerDiedError:
+        return ServerDiedError(f"the server of tool workers died (exit code {self._process.wait()}).")
 
 
 def main(descriptor: int) -> None:
     """The server: load the environment, then fork and kill as told, until the other side closes."""
     control = socket.socket(fileno=descriptor)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the training program decides when to stop
+    adopt_orphans()
     setup = receive_frame(control)
     if setup is None:
         return
@@ -93,10 +127,12 @@ def main(descriptor: int) -> None:
             else:
                 answer = _kill(request) if request in workers else None
                 workers.discard(request)
+                kill_orphans(workers)
             send_frame(control, pickle.dumps(answer))
     finally:
         for pid in workers:
             _kill(pid)
+        kill_orphans(())
 
 
 def _load(pickled: bytes) -> tuple[Any, str | None]:

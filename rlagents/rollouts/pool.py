@@ -12,9 +12,12 @@ from typing import Any, NamedTuple, Protocol
 
 from rlagents.environments.base import Environment
 from rlagents.facts import Task, Transcript
+from rlagents.rollouts.bounds import Bounds
 from rlagents.rollouts.episodes import EpisodeRules
 from rlagents.rollouts.forkserver import ForkServer
-from rlagents.rollouts.supervisor import Job, Supervisor
+from rlagents.rollouts.jobs import Job
+from rlagents.rollouts.retries import Retries
+from rlagents.rollouts.supervisor import Supervisor
 
 
 class Finished(NamedTuple):
@@ -60,7 +63,15 @@ class Pool(Protocol):
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """What the pool had to repair so far: ``workers_replaced``, ``episodes_rebuilt``."""
+        """What the pool had to repair so far.
+
+        ``workers_replaced``, of these ``workers_leaked`` (they held too much when they had answered); also
+        ``episodes_rebuilt``, ``calls_retried`` and ``servers_restarted``.
+        """
+        ...
+
+    def status(self) -> str:
+        """What the pool is doing, in a line, for whoever looks why nothing goes on."""
         ...
 
     def close(self) -> None:
@@ -71,9 +82,11 @@ class Pool(Protocol):
 class ProcessPool:
     """Workers forked by a server that never saw jax; episodes stay with their worker.
 
-    A worker that exceeds a timeout, dies or floods is killed and replaced. The episodes that lived there are rebuilt by
-    replaying their histories, so environments must be deterministic; the step that did it is answered with an error
-    observation and leaves no trace in its episode.
+    A worker that exceeds a timeout or its memory, dies or floods is killed, with all that its tools have started, and
+    replaced. The episodes that lived there are rebuilt by replaying their histories, so environments must be
+    deterministic; the step that did it is answered with an error observation and leaves no trace in its episode. A
+    worker that has answered and holds more than half of its memory, or of the files it may open, leaks: it is replaced
+    too, and nobody else notices. Should the server die, another is started and what was asked is asked again.
 
     Args:
       environment: picklable, its class importable; every worker gets a copy.
@@ -81,12 +94,16 @@ class ProcessPool:
       step_timeout_seconds: time for one step.
       call_timeout_seconds: time for any other request (opening, start, finish, score).
       rules: limits on what the environment answers.
-      worker_memory_bytes: address space of one worker; beyond it, allocations raise ``MemoryError`` there.
+      worker_memory_bytes: address space of one worker; beyond it, allocations raise ``MemoryError`` there. Also the
+        resident memory of a worker and its children together; beyond it, they are killed.
       max_reply_bytes: an answer that is longer is a flood.
+      max_retries: times that a call is made again which raised :class:`rlagents.facts.TransientToolError`; after that
+        its trajectory is lost.
+      retry_seconds: wait before the first of them; twice as long before each later one.
 
     Raises:
-      RuntimeError: the environment cannot be loaded in a worker, or loading it imports jax; from any method: the
-        server of workers died.
+      RuntimeError: the environment cannot be loaded in a worker, loading it imports jax, or it holds more than half
+        of ``worker_memory_bytes`` by itself; from any method: workers, or their server, die again and again.
     """
 
     def __init__(
@@ -99,6 +116,8 @@ class ProcessPool:
         rules: EpisodeRules = EpisodeRules(),  # noqa: B008  frozen
         worker_memory_bytes: int = 8 << 30,
         max_reply_bytes: int = 256 << 20,
+        max_retries: int = 3,
+        retry_seconds: float = 1.0,
     ):
         if num_workers < 1:
             raise ValueError(f"num_workers is {num_workers}; give at least 1.")
@@ -106,7 +125,19 @@ class ProcessPool:
         self._tickets = 0
         self._finished: SimpleQueue[tuple[int, Any] | BaseException] = SimpleQueue()
         self._server = ForkServer(environment, rules, worker_memory_bytes)
-        self._supervisor = Supervisor(self._server, num_workers, max_reply_bytes, rules.fault_role, self._finished.put)
+        bounds = Bounds(memory_bytes=worker_memory_bytes, reply_bytes=max_reply_bytes)
+        try:
+            self._supervisor = Supervisor(
+                self._server,
+                num_workers,
+                bounds=bounds,
+                retries=Retries(max_retries, retry_seconds),
+                fault_role=rules.fault_role,
+                emit=self._finished.put,
+            )
+        except BaseException:
+            self._server.close()
+            raise
         # A thread of its own: workers get their next request, and are held to their timeouts, while the caller decodes.
         self._thread = threading.Thread(target=self._supervisor.run, name="tool workers", daemon=True)
         self._thread.start()
@@ -154,6 +185,11 @@ class ProcessPool:
     def counts(self) -> Counter[str]:
         """See :class:`Pool`."""
         return Counter(self._supervisor.counts)
+
+    def status(self) -> str:
+        """See :class:`Pool`."""
+        repaired = ", ".join(f"{name} {count}" for name, count in self.counts.items() if count)
+        return f"tool workers: {self._supervisor.doing()}; {repaired or 'nothing had to be repaired'}"
 
     def close(self) -> None:
         """See :class:`Pool`."""

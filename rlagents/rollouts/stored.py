@@ -24,13 +24,19 @@ def to_document(sampled: Rollout) -> dict[str, Any]:
 def from_document(document: Mapping[str, Any]) -> Rollout:
     """The rollout that ``to_document`` was given.
 
-    Raises KeyError, TypeError or ValueError for a document that it did not make.
+    Raises ValueError for a document that it did not make.
     """
-    return Rollout(
-        groups=[[_trajectory(member) for member in group] for group in document["groups"]],
-        skipped=[Skipped(**skipped) for skipped in document["skipped"]],
-        counts=Counter(document["counts"]),
-    )
+    try:
+        return Rollout(
+            groups=[[_trajectory(member) for member in group] for group in document["groups"]],
+            skipped=[Skipped(**skipped) for skipped in document["skipped"]],
+            counts=Counter(document["counts"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(
+            f"the rollout that was sampled ahead is damaged ({type(error).__name__}: {error}); go back to an earlier "
+            "checkpoint."
+        ) from error
 
 
 def _trajectory_document(member: Trajectory) -> dict[str, Any]:

@@ -1,13 +1,21 @@
 """Small worlds for tests, importable by worker processes: no jax here."""
 
+import ctypes
 import os
+import re
+import resource
+import signal
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlagents.facts import Observation, Opening, Outcome, Task, Transcript, TurnFacts
+from rlagents.facts import Observation, Opening, Outcome, Task, Transcript, TransientToolError, TurnFacts
+from rlagents.rollouts.surroundings import Surroundings
+
+KEPT = []
+"""What leaks: of the process, and of no episode."""
 
 
 def tool(content, **more):
@@ -26,6 +34,7 @@ class Counting:
         return getattr(self, f"do_{command}")(argument)
 
     def finish(self):
+        keep(**self.task.payload.get("leak_at_the_end", {}))
         if self.spoiled:
             raise RuntimeError("no record")
         if self.task.payload.get("bad_record"):
@@ -128,6 +137,115 @@ class Counting:
             os._exit(0)
         time.sleep(600)
 
+    def do_kill(self, _):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def do_segfault(self, _):
+        ctypes.string_at(0)
+
+    def do_stubborn(self, _):
+        """Deaf to what can be refused, and then within C: no Python code runs any more."""
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        re.match(r"(a+)+$", "a" * 64 + "b")
+
+    def do_keep(self, argument):
+        keep(memory=int(argument))
+        return self.answer()
+
+    def do_hoard(self, argument):
+        """Three children with so much memory each, none of it more than a process may have."""
+        for _ in range(3):
+            if os.fork() == 0:
+                keep(memory=int(argument))
+                time.sleep(600)
+        time.sleep(600)
+
+    def do_garbage(self, _):
+        for descriptor in sockets():
+            os.write(descriptor, b"\0" * 7 + b"\x05wrong")
+        return self.answer()
+
+    def do_close(self, _):
+        os.closerange(3, 1000)
+        return self.answer()
+
+    def do_detach(self, path):
+        """A process in a session of its own that would write to ``path`` in two seconds; none where it is replayed."""
+        begun = Path(f"{path}.begun")
+        if not begun.exists():
+            begun.touch()
+            if os.fork() == 0:
+                os.setsid()
+                if os.fork() == 0:
+                    time.sleep(2)
+                    Path(path).write_text("alive")
+                os._exit(0)
+            os.wait()
+        return self.answer()
+
+    def do_where(self, _):
+        """What belongs to the whole process."""
+        mask = os.umask(0o22)
+        os.umask(mask)
+        limits = [resource.getrlimit(limit) for limit in (resource.RLIMIT_NOFILE, resource.RLIMIT_AS)]
+        handler, alarm = signal.getsignal(signal.SIGTERM), signal.getitimer(signal.ITIMER_REAL)[0] > 0
+        blocked = sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+        return self.answer(f"{os.getcwd()} {len(os.environ)} {mask} {limits} {handler} {alarm} {blocked}")
+
+    def do_disturb(self, _):
+        os.chdir("/")
+        os.environ.clear()
+        os.umask(0o777)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (8, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        return self.answer()
+
+    def do_remote(self, argument):
+        """A tool elsewhere that is away the first ``count`` times: ``<count> <folder>``."""
+        count, folder = argument.split()
+        calls = len(list(Path(folder).iterdir()))
+        (Path(folder) / str(calls)).touch()
+        if calls < int(count):
+            raise TransientToolError("503 Service Unavailable")
+        return self.answer()
+
+    def do_kill_server(self, path):
+        if not Path(path).exists():
+            Path(path).write_text("killed")
+            os.kill(os.getppid(), signal.SIGKILL)
+            time.sleep(600)
+        return self.answer()
+
+    def do_kill_parent(self, _):
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(600)
+
+    def do_strand(self, _):
+        """As if something could not be put back."""
+        Surroundings.restore = lambda surroundings: "a limit"
+        return self.answer()
+
+    def do_lie(self, what):
+        lies = {
+            "done": Observation([], done="yes"),
+            "calls": Observation([], done=False, turn=TurnFacts(tool_calls=float("inf"))),
+            "void": Observation([], done=False, turn=TurnFacts(void=None)),
+        }
+        return lies[what]
+
+
+def keep(memory=0, files=0):
+    if memory:
+        KEPT.append(b"x" * memory)
+    KEPT.extend(os.open(os.devnull, os.O_RDONLY) for _ in range(files))
+
+
+def sockets():
+    return [descriptor for descriptor in range(3, 100) if Path(f"/proc/self/fd/{descriptor}").is_socket()]
+
 
 @dataclass(frozen=True)
 class CountingEnvironment:
@@ -137,6 +255,12 @@ class CountingEnvironment:
     def opening(self, task: Task) -> Opening:
         if task.payload.get("bad_opening"):
             raise RuntimeError("no such task")
+        if task.payload.get("hang_opening"):
+            time.sleep(600)
+        if task.payload.get("opening_of_bytes"):
+            return Opening([{"role": "user", "content": b"Count."}])
+        if task.payload.get("away"):
+            raise TransientToolError("no route to host")
         return Opening([{"role": "user", "content": task.payload.get("question", "Count.")}])
 
     def start(self, task: Task) -> Counting:
@@ -144,6 +268,8 @@ class CountingEnvironment:
             raise RuntimeError("no world")
         if task.payload.get("die_at_start"):
             os._exit(2)
+        if task.payload.get("hang_start"):
+            time.sleep(600)
         return Counting(task)
 
     def score(self, task: Task, transcripts: Sequence[Transcript]) -> list[Outcome]:
@@ -151,6 +277,10 @@ class CountingEnvironment:
             raise RuntimeError("no judge")
         if task.payload.get("short_score"):
             return []
+        if task.payload.get("hang_score"):
+            time.sleep(600)
+        if task.payload.get("lying_score"):
+            return [task.payload["lying_score"]] * len(transcripts)
         return [Outcome(float(t.record["total"]), named={"steps": float(t.record["steps"])}) for t in transcripts]
 
 

@@ -1,0 +1,71 @@
+"""A Weights & Biases run that a resumed run continues: the same names, every step once."""
+
+import importlib
+import json
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rlagents.durable import write_durably
+from rlagents.metrics.lines import json_number
+
+INSTALL = "pip install wandb"
+
+
+def check_wandb() -> None:
+    """Raise ModuleNotFoundError, saying what to do, where the library is not installed."""
+    try:
+        importlib.import_module("wandb")
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"wandb names a project of Weights & Biases, but its library is not installed; install it ({INSTALL}), or "
+            "give wandb='' to log without it."
+        ) from error
+
+
+class WandbRun:
+    """The run of a workdir. Its id lies in the workdir, so that who copies or moves the folder continues it."""
+
+    def __init__(self, project: str, workdir: Path, config: Mapping[str, Any]):
+        """Begin the run of ``workdir`` in ``project``, or continue it.
+
+        Raises ModuleNotFoundError where the library is not installed.
+        """
+        check_wandb()
+        self._run = importlib.import_module("wandb").init(
+            project=project,
+            id=_id_of(workdir),
+            resume="allow",
+            name=workdir.resolve().name,
+            dir=str(workdir),
+            config=json.loads(json.dumps(config, default=str)),
+        )
+        # Every chart is drawn over the step of the lines; the library's own counter has room for two lines a step.
+        self._run.define_metric("*", step_metric="step")
+        self._next = int(self._run.step)
+
+    def metrics(self, step: int, values: Mapping[str, Any]) -> None:
+        """Log a line of ``metrics.jsonl``, which tells what the step after ``step`` steps did."""
+        self._log(2 * step + 1, step, values)
+
+    def evaluation(self, step: int, values: Mapping[str, Any]) -> None:
+        """Log a line of ``evaluations.jsonl``, after ``step`` steps and before the next; names begin with its own."""
+        self._log(2 * step, step, {f"evaluations/{name}": value for name, value in values.items()})
+
+    def close(self) -> None:
+        """End the run; a resumed one takes it up again."""
+        self._run.finish()
+
+    def _log(self, number: int, step: int, values: Mapping[str, Any]) -> None:
+        # A step that is made again after a resume is the step that was made, and there already.
+        if number >= self._next:
+            numbers = {name: json_number(name, value) for name, value in values.items()}
+            self._run.log({"step": step} | numbers, step=number)
+
+
+def _id_of(workdir: Path) -> str:
+    path = workdir / "wandb_id"
+    if not path.exists():
+        write_durably(path, f"{uuid.uuid4().hex}\n".encode())
+    return path.read_text(encoding="utf-8").strip()

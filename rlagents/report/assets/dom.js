@@ -1,0 +1,36 @@
+// Elements. Whatever text comes from a run goes in as a text node; nothing here, or anywhere, parses markup.
+
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, value === true ? "" : String(value));
+  }
+  for (const child of children.flat(Infinity)) {
+    if (child !== null && child !== undefined && child !== false)
+      element.append(child instanceof Node ? child : document.createTextNode(String(child)));
+  }
+  return element;
+}
+
+const h = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
+
+const svg = (tag, attributes, ...children) =>
+  fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+
+const link = (hash, text, attributes) => h("a", { href: hash, ...attributes }, text);
+
+const button = (text, onclick, attributes) => h("button", { type: "button", onclick, ...attributes }, text);
+
+// A table of rows of cells; a cell is text or nodes. Wide tables scroll in their own box, never the page.
+const table = (heads, rows, attributes) =>
+  h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": (attributes || {}).label || "Table" },
+    h("table", null,
+      h("thead", null, h("tr", null, heads.map((head) => h("th", { scope: "col" }, head)))),
+      h("tbody", null, rows.map((cells) => h("tr", null, cells.map((cell) => h("td", null, cell)))))));
+
+function choice(label, options, value, onchange) {
+  const select = h("select", { onchange: () => onchange(select.value) },
+    options.map(([name, text]) => h("option", { value: name, selected: name === value }, text)));
+  return h("label", { class: "choice" }, label, " ", select);
+}

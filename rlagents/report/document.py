@@ -1,0 +1,170 @@
+"""The HTML file: styles, program and data in one document that asks nobody for anything.
+
+What is not ours (texts of models and tools, names of tasks) is in the document only as JSON inside elements that no
+browser runs, with every ``<`` written as an escape. A content-security policy lets nothing run or load but the one
+style and the one script whose hashes it names.
+"""
+
+import base64
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from rlagents.report import configs
+from rlagents.report.curves import WARM_UP, bin_width, curves, meanings, panels
+from rlagents.report.pages import Pages, fitting_pages
+from rlagents.report.reading import HELD_OUT, Run
+
+MARK = "<!-- rlagents report -->"
+"""Begins every report, so that nothing else is taken for one."""
+
+STYLES = ("colours", "layout", "table", "chart", "conversation", "tokens")
+SCRIPTS = ("dom", "numbers", "data", "route", "chart", "curves", "cost", "alarms", "config", "search")
+SCRIPTS += ("groups", "tokens", "conversation", "trajectory", "task", "keyboard", "main")
+
+
+def write_report(output: Path, runs: Sequence[Run], *, max_bytes: int) -> str:
+    """Write the report on ``runs`` to ``output`` at once, and return what is in it, in words.
+
+    Pages of trajectories take at most ``max_bytes``: where there are more, groups evenly spread over each run are kept.
+    """
+    pages, damaged = fitting_pages(runs, max_bytes)
+    for number, files in damaged.items():
+        runs[number].damaged.update(files)
+    total, shown = sum(sum(run.counts.values()) for run in runs), len(pages.index["run"])
+    unfinished = output.with_name(output.name + ".unfinished")
+    try:
+        with unfinished.open("w", encoding="utf-8") as file:
+            for part in _parts(_index(runs, pages, total), pages):
+                file.write(part)
+        os.replace(unfinished, output)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    left_out = total - shown - sum(map(len, damaged.values()))
+    lines = sum(sum(run.damaged.values()) for run in runs)
+    return (
+        f"{_count(len(runs), 'run')}, {_count(shown, 'group')} of {_count(len(pages.tasks), 'task')}"
+        + (f", {_count(left_out, 'group')} left out (--max_megabytes)" if left_out else "")
+        + (f", {_count(lines, 'damaged line')} skipped" if lines else "")
+    )
+
+
+def _index(runs: Sequence[Run], pages: Pages, total: int) -> dict[str, Any]:
+    flat = [configs.leaves(run.config) for run in runs]
+    different, sets = configs.differing(flat), configs.sets(flat)
+    width = bin_width(max(row[-1]["step"] + 1 for run in runs for row in (run.metrics, run.warm_up) if row))
+    drawn = [_curves(run, width) for run in runs]
+    names = {name for of_run in drawn for name in of_run}
+    return {
+        "runs": [
+            {
+                "name": run.name,
+                "config": config,
+                "curves": of_run,
+                "seconds": _seconds(run),
+                "steps": run.metrics[-1]["step"] + 1,
+                "planned": _planned(run),
+                "alarms": [_alarm(row) for row in run.alarms],
+                "damaged": dict(sorted(run.damaged.items())),
+            }
+            for run, config, of_run in zip(runs, flat, drawn)
+        ],
+        "sets": [
+            {"label": configs.label(flat[members[0]], different, _set_name(runs, members)), "runs": members}
+            for members in sets
+        ],
+        "different": different,
+        "panels": panels(names),
+        "meanings": meanings(sorted(names)),
+        "width": width,
+        "groups": pages.index,
+        "groups_in_all": total,
+        "tasks": pages.tasks,
+        "pages": {"texts": len(pages.texts), "tokens": len(pages.tokens)},
+        "held_out": HELD_OUT,
+    }
+
+
+def _curves(run: Run, width: int) -> dict[str, Any]:
+    return (
+        curves(run.metrics, width)
+        # Few, and each of them counts.
+        | curves(_without(run.evaluations, "seconds_since_start"), 1)
+        | curves(run.warm_up, width, WARM_UP)
+    )
+
+
+def _without(rows: Sequence[Mapping[str, Any]], name: str) -> Iterator[dict[str, Any]]:
+    return ({key: value for key, value in row.items() if key != name} for row in rows)
+
+
+def _seconds(run: Run) -> dict[str, float]:
+    """Of each phase, over all steps."""
+    sums: dict[str, float] = {}
+    for row in run.metrics:
+        for name, value in row.items():
+            if name.startswith("seconds/") and isinstance(value, (int, float)):
+                sums[name.removeprefix("seconds/")] = sums.get(name.removeprefix("seconds/"), 0.0) + value
+    return {name: round(value, 3) for name, value in sorted(sums.items(), key=lambda item: -item[1])}
+
+
+def _planned(run: Run) -> int | None:
+    steps = run.config.get("rl", {}).get("steps") if isinstance(run.config.get("rl"), dict) else None
+    return steps if isinstance(steps, int) else None
+
+
+def _alarm(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: row.get(name) for name in ("step", "alarm", "value", "threshold", "message")}
+
+
+def _set_name(runs: Sequence[Run], members: Sequence[int]) -> str:
+    return runs[members[0]].name if len(members) == 1 else f"{len(members)} seeds"
+
+
+def _parts(index: Mapping[str, Any], pages: Pages) -> Iterator[str]:
+    style = "\n".join(_asset(f"{name}.css") for name in STYLES)
+    script = '"use strict";\n(() => {\n' + "\n".join(_asset(f"{name}.js") for name in SCRIPTS) + "\n})();\n"
+    policy = "; ".join(
+        (
+            "default-src 'none'",
+            f"style-src 'sha256-{_digest(style)}'",
+            f"script-src 'sha256-{_digest(script)}'",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+    head = _asset("page.html").replace("{policy}", policy)
+    before, after = head.split("{style}")
+    yield f"<!doctype html>\n{MARK}\n{before}"
+    yield f"<style>{style}</style>"
+    yield after
+    yield _data("index", json.dumps(index, separators=(",", ":"), allow_nan=False))
+    yield f"<script>{script}</script>\n"
+    # The program runs before these are there, and waits for the one that it is asked for.
+    for name, contents in (("text", pages.texts), ("tokens", pages.tokens)):
+        for number, page in enumerate(contents):
+            yield _data(f"{name}-{number}", page)
+    yield "</body>\n</html>\n"
+
+
+def _count(number: int, one: str) -> str:
+    return f"{number} {one}{'' if number == 1 else 's'}"
+
+
+def _data(name: str, text: str) -> str:
+    """An element that holds data. Nothing in it can end it: no ``<`` is left."""
+    escaped = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return f'<script type="application/json" id="{name}">{escaped}</script>\n'
+
+
+def _asset(name: str) -> str:
+    return resources.files("rlagents.report").joinpath("assets", name).read_text(encoding="utf-8").rstrip("\n")
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,0 +1,150 @@
+"""The file without a browser: what it holds, what it refuses, and that no text in it is markup."""
+
+import base64
+import re
+
+import numpy as np
+import pytest
+
+from rlagents.metrics import JsonLines
+from rlagents.metrics.names import ALARMS, EVALUATION, ROLLOUT, STAGES, STEP
+from rlagents.report import configs
+from rlagents.report.curves import MOST_POINTS, bin_width, curves, meanings, panels
+from rlagents.report.reading import read_run
+from tests.report.reading import report
+from tests.report.synthetic import HOSTILE_TOOL, HOSTILE_TURN, group, write_run
+
+TITLES = {"Reward and success", "Learning", "Alarms", "Rollout", "Cost"}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    root = tmp_path_factory.mktemp("runs")
+    folders = [write_run(root / f"seed{seed}", seed=seed, steps=12) for seed in range(2)]
+    return [*folders, write_run(root / "other", steps=12, changes={"method.clip_low": 0.3}, alarms=False)]
+
+
+@pytest.fixture(scope="module")
+def document(runs):
+    return report(*runs)
+
+
+def test_the_file_asks_nobody_for_anything(document):
+    """No address in it, one style, one program, and a policy that lets nothing else run or load."""
+    for tag, attributes in document.tags:
+        assert tag not in {"link", "img", "iframe", "object", "embed", "base", "form"}
+        assert not {"src", "action", "data", "style"} & attributes.keys()
+        assert attributes.get("href", "#").startswith("#")
+        assert not any(name.startswith("on") for name in attributes)
+    (policy,) = [attributes["content"] for tag, attributes in document.tags if "http-equiv" in attributes]
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in policy
+    assert "http" not in re.sub(r"http://www\.w3\.org/2000/svg", "", document.scripts["program"])
+    programs = [attributes for tag, attributes in document.tags if tag == "script" and "type" not in attributes]
+    assert programs == [{}]
+
+
+def test_no_source_makes_markup_of_data(document):
+    for way in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "DOMParser"):
+        assert way not in document.scripts["program"]
+
+
+def test_texts_are_data_and_come_back_as_they_were(document):
+    index = document.index
+    groups = index["groups"]
+    (first,) = [
+        number
+        for number, (run, phase, step) in enumerate(zip(groups["run"], groups["phase"], groups["step"]))
+        if (run, phase, step) == (0, "training", 0)
+    ]
+    page = document.page(f"text-{groups['text_page'][first]}")
+    members = page["groups"][groups["text_place"][first]]["members"]
+    said = [page["texts"][message["content"]] for message in members[0]["messages"]]
+    assert HOSTILE_TURN in said[0]
+    assert said[1] == HOSTILE_TOOL
+    tokens = document.page(f"tokens-{groups['token_page'][first]}")[groups["token_place"][first]][0]
+    assert HOSTILE_TURN in tokens["pieces"]
+    assert np.frombuffer(base64.b64decode(tokens["columns"]["advantage"]), "<f2").size == len(tokens["pieces"])
+
+
+def test_a_task_named_like_markup_does_not_end_its_element(tmp_path):
+    folder = write_run(tmp_path / "run", steps=2)
+    with JsonLines(folder / "trajectories.jsonl", first_step=2) as lines:
+        lines.write(group(2, 9, HOSTILE_TOOL, np.random.default_rng(0)))
+    found = report(folder)
+    assert HOSTILE_TOOL in found.index["tasks"]
+    assert not [tag for tag, _ in found.tags if tag == "img"]
+
+
+def test_the_index_says_what_was_there(document, runs):
+    index = document.index
+    assert [run["name"] for run in index["runs"]] == ["seed0", "seed1", "other"]
+    assert index["sets"] == [
+        {"label": "method.clip_low 0.2", "runs": [0, 1]},
+        {"label": "method.clip_low 0.3", "runs": [2]},
+    ]
+    assert index["different"] == ["method.clip_low", "seed"]
+    assert [run["steps"] for run in index["runs"]] == [12] * 3
+    assert [len(run["alarms"]) for run in index["runs"]] == [1, 1, 0]
+    # 12 steps and 3 evaluations of 4 tasks, of each run.
+    assert len(index["groups"]["step"]) == index["groups_in_all"] == 3 * (12 + 3 * 4)
+    curve = index["runs"][0]["curves"]
+    assert curve["reward"]["x"] == list(range(12))
+    assert curve["gradient_norm"]["y"][7] is None
+    assert curve["success"]["x"] == [0, 6, 12]
+    assert curve["warm-up/loss"]["x"] == list(range(20))
+    row = read_run(runs[0], "a").metrics[3]
+    assert curve["reward"]["y"][3] == float(f"{row['reward']:.6g}")
+
+
+def test_every_curve_has_a_panel_and_stages_have_their_own(document):
+    index = document.index
+    names = {name for run in index["runs"] for name in run["curves"]}
+    shown = [name for panel in index["panels"] for name in panel["names"]]
+    assert sorted(shown) == sorted(names)
+    titles = {panel["title"]: panel["names"] for panel in index["panels"]}
+    assert titles["dropped"] == ["dropped/failed_tools", "dropped/uniform_groups"]
+    assert titles["Method"] == ["clip_fraction", "reward_std", "softened"]
+    assert {"seconds", "seconds/rollout", "seconds/update", "tokens_per_second"} <= set(titles["Cost"])
+
+
+def test_statistics_of_groups_are_those_of_their_members(document):
+    groups = document.index["groups"]
+    for rewards, mean, std in zip(groups["rewards"], groups["mean"], groups["std"], strict=True):
+        assert mean == pytest.approx(np.mean(rewards), abs=1e-5)
+        assert std == pytest.approx(np.std(rewards), abs=1e-5)
+
+
+def test_a_long_run_is_thinned_and_says_so():
+    rows = [{"step": step, "x": step if step != 5 else "nan"} for step in range(4 * MOST_POINTS)]
+    width = bin_width(len(rows))
+    curve = curves(rows, width)["x"]
+    assert width == 4
+    assert len(curve["x"]) == MOST_POINTS
+    assert (curve["y"][0], curve["low"][0], curve["high"][0]) == (1.5, 0, 3)
+    assert curve["y"][1] == pytest.approx((4 + 6 + 7) / 3, abs=1e-4)
+    assert curves(rows[5:6], 1)["x"] == {"x": [5], "y": [None]}
+
+
+def test_every_known_metric_has_its_panel_and_its_meaning():
+    """Those of stages are the method's own."""
+    of_all = [
+        entry.name.replace("<", "").replace(">", "") for part in (STEP, ROLLOUT, ALARMS, EVALUATION) for entry in part
+    ]
+    of_all.remove("seconds_since_start")
+    of_stages = [f"inner/{entry.name}" for entry in STAGES] + ["kl"]
+    known = {name for panel in panels(of_all) for name in panel["names"] if panel["title"] in TITLES}
+    assert known == set(of_all)
+    assert [panel["title"] for panel in panels(of_stages)] == ["Method", "inner"]
+    assert meanings([*of_all, *of_stages, "new"]).keys() == {*of_all, *of_stages}
+    assert meanings(["seconds/update"])["seconds/update"].startswith("s, in a phase")
+
+
+def test_runs_without_a_config_stand_alone():
+    assert configs.sets([{}, {}, {"seed": "1", "a": "2"}, {"seed": "2", "a": "2"}]) == [[0], [1], [2, 3]]
+    assert configs.leaves({"a": {"b": [1], "c": {}}}) == {"a.b": "[1]", "a.c": "{}"}
+
+
+def test_prefixes_of_metrics_are_panels():
+    found = {panel["title"]: panel["names"] for panel in panels(["a/x", "seconds", "secondsish", "kl", "rollout/x"])}
+    assert found == {"Method": ["kl", "secondsish"], "a": ["a/x"], "Rollout": ["rollout/x"], "Cost": ["seconds"]}

@@ -1,0 +1,263 @@
+"""What a user gets wrong is told in clear words, ends the program with 2, and costs nothing that was there."""
+
+import json
+from unittest import mock
+
+import pytest
+
+from rlagents import evaluate, reinforce, train
+from rlagents.checkpoints import CheckpointError, RunRecord
+from rlagents.config_defaults import complete
+from rlagents.models.huggingface import save_pretrained
+from rlagents.workdir import claim_workdir
+from tests.models.tiny import LLAMA, random_params
+from tests.programs import started
+from tests.test_train import CONFIG_FILE, ROOT, small_config
+
+FILE = """
+import dataclasses
+import jax.numpy as jnp
+from experiments.quickstart import procedural
+from rlagents.data.streams import shuffled
+from rlagents.models.huggingface import load_pretrained
+from rlagents.rollouts.chat import Chat, training_template
+from rlagents.rollouts.conditions import reward_goal, stratified
+from tests.test_train import small_config
+
+def get_config():
+    config = small_config()
+    config.supervised.steps = 0
+    config.compilation_cache = ""
+    {changes}
+    return config
+
+def build(config):
+    experiment = procedural.build(config)
+    tokenizer = experiment.chat.tokenizer
+    return dataclasses.replace(experiment, {replaced})
+"""
+
+
+@pytest.fixture(autouse=True)
+def _at_the_root(monkeypatch):
+    monkeypatch.chdir(ROOT)
+
+
+@pytest.fixture
+def workdir(tmp_path):
+    """A run's folder, with something precious in it."""
+    return tmp_path / "run"
+
+
+def held(folder):
+    """Everything in a folder, to the last byte."""
+    return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def refused(workdir, *options, program=train):
+    """What a program that ends with 2 says; what was in its folder is as it was."""
+    before = held(workdir)
+    ended = started(program, *options, f"--workdir={workdir}")
+    assert ended.code == 2, ended
+    assert "Traceback" not in ended.err
+    assert ended.err.startswith(f"rlagents.{program.__name__.rpartition('.')[2]}: ")
+    assert {path: text for path, text in held(workdir).items() if path in before} == before
+    return ended.err
+
+
+def config_file(folder, replaced="", changes="pass"):
+    file = folder / "experiment.py"
+    file.write_text(FILE.format(replaced=replaced, changes=changes))
+    return f"--config={file}"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--config.evaluation.num_tusks=3"], "no key evaluation.num_tusks; the keys of evaluation are every_steps,"),
+        (["--config.evaluation.num_tusks=3"], "Did you mean evaluation.num_tasks?"),
+        (["--config.step=3"], "the config has no key step; its keys are"),
+        (["--config.rl.steps=many"], "rl.steps is 'many'; give a whole number (it is 36 in the file)"),
+        (["--config.rl.steps", "many"], "rl.steps is 'many'; give a whole number"),
+        (["--config.rl.stop_early=perhaps"], "rl.stop_early is 'perhaps'; give True or False"),
+        (["--config.rule.temperature=hot"], "rule.temperature is 'hot'; give a number"),
+        (["--config.limits.max_turn_tokens=-1"], "limits.max_turn_tokens is -1; give a whole number >= 1"),
+        (["--config.limits.max_response_tokens=-5"], "limits.max_response_tokens is -5"),
+        (["--config.rl.steps=-1"], "rl.steps is -1"),
+        (
+            ["--config.evaluation.samples_per_task=200"],
+            "evaluation.samples_per_task is 200, but sampler.num_rows is 128",
+        ),
+        (["--config.mesh.tensor=3"], "the mesh data=1 x fsdp=1 x tensor=3 takes 3 devices, but there are 8"),
+        (["--config.seed=-1"], "seed is -1"),
+        (["--nonsense=1"], "nonsense"),
+    ],
+)
+def test_options(options, said, workdir):
+    assert said in refused(workdir, f"--config={CONFIG_FILE}", *options)
+    assert not workdir.exists()
+
+
+def test_all_problems_of_a_command_line_come_at_once(workdir):
+    said = refused(
+        workdir,
+        f"--config={CONFIG_FILE}",
+        "--config.rl.stepz=1",
+        "--config.rl.epochs=often",
+        "--config.seed=-1",
+        "--config.sampler.decode_rows=500",
+        "--config.mesh.fsdp=3",
+        "--config.limits.max_turns=0",
+        "--config.passes.attention_parts=-1",
+        "--config.workers.max_retries=-1",
+    )
+    first, *lines = said.strip().splitlines()
+    assert first == "rlagents.train: 8 problems:"
+    for line, wanted in zip(
+        sorted(lines),
+        [
+            "  - limits.max_turns is 0; give a whole number >= 1.",
+            "  - passes.attention_parts is -1; give a whole number >= 0.",
+            "  - rl.epochs is 'often'; give a whole number (it is 1 in the file).",
+            "  - sampler.decode_rows=500 is more than num_rows=128; give at most 128.",
+            "  - seed is -1; give a whole number in [0, 2**32).",
+            "  - the config has no key rl.stepz;",
+            "  - the mesh data=1 x fsdp=3 x tensor=1 takes 3 devices",
+            "  - workers.max_retries is -1; give a whole number >= 0.",
+        ],
+        strict=True,
+    ):
+        assert line.startswith(wanted)
+    assert not workdir.exists()
+
+
+def test_all_problems_of_a_config_file_come_at_once(tmp_path, workdir):
+    changes = "\n    ".join(
+        [
+            "config.unlock()",
+            "del config.rl['max_draws']",
+            "del config['mesh']",
+            "config.workers.step_timeout = 1.0",
+            "del config.rl['group_size']",
+            "config.rl.group_size = 'two'",
+            "config.sampler.max_member_tokens = -4",
+        ]
+    )
+    said = refused(workdir, config_file(tmp_path, changes=changes))
+    for wanted in (
+        "5 problems:",
+        "the config has no mesh; training needs seed, mesh,",
+        "the config has no rl.max_draws; rl needs",
+        "workers.step_timeout is no known key; workers takes num_workers, step_timeout_seconds,",
+        "Did you mean step_timeout_seconds?",
+        "rl.group_size is 'two'; give a whole number >= 1.",
+        "sampler.max_member_tokens is -4; give a whole number >= 1.",
+    ):
+        assert wanted in said
+    assert not workdir.exists()
+
+
+def test_missing_and_truncated_weights(tmp_path, workdir):
+    weights = f"make_params=lambda key, shardings: load_pretrained({str(tmp_path / 'weights')!r}, dtype=jnp.float32)[1]"
+    file = config_file(tmp_path, weights)
+    assert "weights/config.json is not there; found: no such folder" in refused(workdir, file)
+    save_pretrained(tmp_path / "weights", LLAMA, random_params(LLAMA))
+    stored = tmp_path / "weights" / "model.safetensors"
+    whole = stored.read_bytes()
+    for size in (len(whole) - 1, len(whole) // 2, 20, 4, 0):
+        stored.write_bytes(whole[:size])
+        said = refused(workdir, file)
+        assert f"weights/model.safetensors ({size} bytes) is not a whole safetensors file" in said
+        assert "Fetch it again" in said
+        assert said.startswith("rlagents.train: make_params of build(config): ")
+    stored.unlink()
+    assert "has neither model.safetensors nor" in refused(workdir, file)
+    assert not (workdir / "metrics.jsonl").exists()
+
+
+def test_a_tokenizer_without_a_chat_template(tmp_path, workdir):
+    changed = "chat=Chat(tokenizer, training_template(tokenizer))"
+    file = tmp_path / "experiment.py"
+    file.write_text(
+        FILE.format(replaced=changed, changes="pass").replace(
+            "    return dataclasses", "    tokenizer.chat_template = None\n    return dataclasses"
+        )
+    )
+    said = refused(workdir, f"--config={file}")
+    assert "the tokenizer has no chat template; choose one of rlagents.rollouts.templates" in said
+    assert not workdir.exists()
+
+
+@pytest.mark.parametrize(
+    ("replaced", "said"),
+    [
+        ("held_out=[]", "held_out of build(config) has no first task"),
+        ("train_stream=lambda position: shuffled([], seed=0, position=position)", "the task set is empty"),
+        ("member_messages=reward_goal(stratified(3))", "stratified(k=3) cannot draw 3 of a group of 2"),
+    ],
+)
+def test_too_few_tasks_or_members(replaced, said, tmp_path, workdir):
+    assert said in refused(workdir, config_file(tmp_path, replaced))
+    assert not workdir.exists()
+
+
+def test_groups_of_one_where_the_method_compares_members(tmp_path, workdir):
+    said = refused(workdir, config_file(tmp_path, changes="config.rl.group_size = 1"))
+    assert "rl.group_size is 1, and the method (group_advantage," in said
+    assert "give rl.group_size >= 2" in said
+
+
+def test_more_keys_and_values_than_there_is_memory(tmp_path, workdir):
+    changes = "config.sampler.num_rows = config.sampler.decode_rows = 8 * 10**9"
+    said = refused(workdir, config_file(tmp_path, changes=changes))
+    assert "sampler.num_rows is 8000000000, of 64 tokens each" in said
+    assert "GB for each of 8 devices, and this machine has" in said
+
+
+def test_no_prompt_fits_its_budget(tmp_path, workdir):
+    changes = "config.limits.max_prompt_tokens = config.evaluation.limits.max_prompt_tokens = 4"
+    said = refused(workdir, config_file(tmp_path, changes=changes))
+    assert "none of 8 tasks gave a scored trajectory; 8 were skipped (its prompt has" in said
+    assert "tokens; max_prompt_tokens is 4)" in said
+    assert not (workdir / "metrics.jsonl").read_text()
+
+
+def test_the_folder_of_another_experiment(tmp_path, workdir):
+    file = config_file(tmp_path)
+    config = small_config()
+    complete(config)  # as the program does: what is left to its default differs in nothing
+    claim_workdir(workdir, config)
+    (workdir / "metrics.jsonl").write_text('{"step": 0}\n')
+    said = refused(workdir, file)
+    assert "holds a run of another config (compilation_cache is '', was" in said
+    # One that differs in nothing but the file that builds it is another, too.
+    stored = json.loads((workdir / "config.json").read_text())
+    stored |= {"compilation_cache": "", "experiment": {"file": "elsewhere.py", "argument": None}}
+    stored["supervised"]["steps"] = 0
+    (workdir / "config.json").write_text(json.dumps(stored))
+    said = refused(workdir, file)
+    assert "experiment.file is " in said
+    assert "was 'elsewhere.py'" in said
+
+
+def test_a_stored_config_can_be_run_as_it_is(tmp_path, workdir):
+    file = config_file(tmp_path, changes="config.rl.steps = 0")
+    first = started(train, file, f"--workdir={workdir}", "--config.rl.over_sample=2.5", "--config.rule.top_k=7")
+    assert first.code == 0
+    stored = json.loads((workdir / "config.json").read_text())
+    assert (stored["rl"]["over_sample"], stored["rule"]["top_k"]) == (2.5, 7)
+    assert stored["experiment"] == {"file": str(tmp_path / "experiment.py"), "argument": None}
+    again = started(train, f"--config={workdir / 'config.json'}", f"--workdir={tmp_path / 'again'}")
+    assert again.code == 0
+    assert json.loads((tmp_path / "again" / "config.json").read_text()) == stored
+    # The run itself is gone on with.
+    assert started(train, f"--config={workdir / 'config.json'}", f"--workdir={workdir}").code == 0
+    changed = f"--config={workdir / 'config.json'}", "--config.rule.top_k=8"
+    assert "rule.top_k is 8, was 7" in refused(workdir, *changed)
+    assert "holds no checkpoint of step 3" in refused(workdir, changed[0], "--step=3", program=evaluate)
+
+
+def test_a_damaged_rollout_in_a_checkpoint_is_one_that_cannot_be_gone_on_from(tmp_path):
+    with pytest.raises(CheckpointError, match="cannot be gone on from: the rollout that was sampled ahead is damaged"):
+        reinforce._pending(RunRecord({}, pending={"groups": 7}), mock.Mock(directory=tmp_path))
+    assert reinforce._pending(RunRecord({}), mock.Mock(directory=tmp_path)) is None
