@@ -85,7 +85,9 @@ def resumed(checkpoints: Checkpoints, config: Config, log: Path | None = None) -
 
 def _check_log(log: Path | None, checkpoints: Checkpoints, config: Config) -> None:
     """Raise CheckpointError if the log goes beyond the second checkpoint, which is begun when the first is complete."""
-    last = -1 if log is None or not files_of(log) else max((row["step"] for row in read_lines(log)), default=-1)
+    if log is None or not files_of(log):
+        return
+    last = max((row["step"] for row in read_lines(log)), default=-1)
     if last >= 2 * CheckpointOptions(**config.checkpoint).every_steps:
         raise CheckpointError(
             f"{log} has lines up to step {last}, but {checkpoints.directory} holds no checkpoint; put one back, or "

@@ -1,5 +1,6 @@
 """A run continued from a checkpoint is the run that was never interrupted; a wrong checkpoint is refused by name."""
 
+import concurrent.futures
 import dataclasses
 import functools
 import os
@@ -115,7 +116,7 @@ def test_an_error_in_the_background_comes_out_at_the_next_look(tmp_path, monkeyp
     for look in ("check", "wait", "steps", "close"):
         checkpoints = Checkpoints(tmp_path / look)
         checkpoints.save(1, new_state(shardings), RunRecord({}))
-        checkpoints._thread.shutdown()  # it has failed by now
+        concurrent.futures.wait([checkpoints._under_way])
         with pytest.raises(CheckpointError, match=said):
             getattr(checkpoints, look)()
         assert list((tmp_path / look).iterdir()) == []

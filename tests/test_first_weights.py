@@ -1,6 +1,7 @@
 """Where a run's weights come from: named checkpoints, copied once; what is damaged or another decoder's is refused."""
 
 import dataclasses
+import functools
 import shutil
 
 import jax
@@ -43,28 +44,39 @@ def machinery(config):
         yield made
 
 
+@functools.cache
+def weights_of(decoder, seed):
+    return jax.device_get(random_params(decoder)(jax.random.key(seed), None))
+
+
 def weights(machinery, seed):
-    return machinery.experiment.make_params(jax.random.key(seed), machinery.param_shardings)
+    return jax.device_put(weights_of(machinery.experiment.decoder, seed), machinery.param_shardings)
 
 
-def save(machinery, directory, steps, *, optimizer=None):
-    """Checkpoints whose weights were drawn from their step."""
-    experiment = machinery.experiment
-    optimizer, method_state = optimizer or experiment.optimizer, experiment.method.init()
-    axes = models.logical_axes(experiment.decoder)
+def save(machinery, directory, steps):
+    """Checkpoints of weights that were drawn from their step."""
     with Checkpoints(directory) as checkpoints:
         for step in steps:
-            params = weights(machinery, step)
-            shardings = learner.state_shardings(params, optimizer, method_state, axes, machinery.mesh)
-            state = learner.create_state(params, optimizer, method_state, jax.random.key(0), shardings)
+            state = {"params": weights(machinery, step)}
             checkpoints.save(step, state, new_record(machinery.config, {"prompts": step}, 1.0))
+
+
+def save_trained(machinery, directory, step):
+    """With all that another optimizer and method remember."""
+    params, optimizer = weights(machinery, step), machinery.experiment.supervised_optimizer
+    axes, method_state = models.logical_axes(machinery.experiment.decoder), {"coefficient": np.float32(0.2)}
+    shardings = learner.state_shardings(params, optimizer, method_state, axes, machinery.mesh)
+    state = learner.create_state(params, optimizer, method_state, jax.random.key(0), shardings)
+    with Checkpoints(directory) as checkpoints:
+        checkpoints.save(step, state, new_record(machinery.config, {"prompts": step}, 1.0))
 
 
 @pytest.fixture(scope="module")
 def source(machinery, tmp_path_factory):
-    """A run of two checkpoints of RL, 20 and 40, by another optimizer than this run's, and one of its warm-up, 7."""
+    """A run of two checkpoints of RL, 20 and 40, the last by another optimizer, and one of its warm-up, 7."""
     folder = tmp_path_factory.mktemp("source") / "run"
-    save(machinery, folder / REINFORCED, (20, 40), optimizer=machinery.experiment.supervised_optimizer)
+    save(machinery, folder / REINFORCED, (20,))
+    save_trained(machinery, folder / REINFORCED, 40)
     save(machinery, folder / WARM_UP, (7,))
     return folder
 

@@ -24,6 +24,7 @@ def limited():
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of Orbax's threads
 def test_a_checkpoint_whose_files_cannot_grow_is_none_and_the_one_before_is_whole(tmp_path, limited):
     """The limit is set below each of its files in turn, so that each is the one that fails."""
     _, shardings = step_and_shardings()

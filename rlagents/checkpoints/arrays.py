@@ -1,6 +1,9 @@
 """The arrays of a checkpoint, by Orbax: written in the background, read into any mesh."""
 
-from collections.abc import Mapping
+import contextlib
+import logging
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +18,48 @@ _STATE = "state"
 
 
 class ArrayWriter:
-    """Writes one train state at a time. ``begin`` returns once the arrays are copied to the host; ``close`` it."""
+    """Writes one train state at a time. ``begin`` returns once the arrays are copied to the host; ``close`` it.
+
+    One whose ``begin`` or ``wait`` has raised is of no more use: close it and make another.
+    """
 
     def __init__(self) -> None:
+        self._failed = False
         self._checkpointer = ocp.AsyncCheckpointer(ocp.StandardCheckpointHandler())
 
     def begin(self, folder: Path, state: TrainState | Mapping[str, Params]) -> None:
         """Copy ``state`` and start to write it: afterwards its buffers may be donated. All processes call together."""
-        self._checkpointer.save(folder / _STATE, args=ocp.args.StandardSave(state))
+        with self._noticing():
+            self._checkpointer.save(folder / _STATE, args=ocp.args.StandardSave(state))
 
     def wait(self) -> None:
         """Until what was begun is written. Raises what the writing raised."""
-        self._checkpointer.wait_until_finished()
+        with self._noticing():
+            self._checkpointer.wait_until_finished()
 
     def close(self) -> None:
-        """Release what it holds."""
-        self._checkpointer.close()
+        """Wait until nothing is being written any more, failed or not, and release what it holds."""
+        with contextlib.suppress(*[Exception] * self._failed):  # Orbax would tell of the same failure again
+            self._checkpointer.close()
+
+    @contextlib.contextmanager
+    def _noticing(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception:
+            self._failed = True
+            raise
+
+
+def _told_by_us(record: logging.LogRecord) -> bool:
+    """Whether to print what was logged: Orbax prints pages for a failure that is raised as well."""
+    of_orbax = f"{os.sep}orbax{os.sep}" in record.pathname
+    of_tensorstore = record.exc_info is not None and "tensorstore_spec" in str(record.exc_info[1])
+    return not (record.levelno == logging.ERROR and (of_orbax or of_tensorstore))
+
+
+for _name in ("absl", "asyncio"):
+    logging.getLogger(_name).addFilter(_told_by_us)
 
 
 def read_state(folder: Path, abstract: TrainState, where: str) -> TrainState:

@@ -78,8 +78,7 @@ class Checkpoints:
             self.wait()
         finally:
             self._thread.shutdown()
-            if self._writer is not None:
-                self._writer.close()
+            self._end_writer()
 
     def steps(self) -> list[int]:
         """Steps of all complete checkpoints, oldest first, the one being written included: it is waited for."""
@@ -185,12 +184,18 @@ class Checkpoints:
         for old in sorted(scores.keys() - kept(scores, **self._keep)):
             folders.delete(self.directory, old)
 
+    def _end_writer(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+
     @contextlib.contextmanager
     def _writing(self, step: int) -> Iterator[None]:
         """Turn what Orbax raises for a full disk, which is anything, into one line, and give back the room."""
         try:
             yield
         except Exception as error:
+            self._end_writer()  # Others of its threads may still be writing.
             if _first_process():
                 shutil.rmtree(folders.writing_name(self.directory, step), ignore_errors=True)
             before = folders.steps_in(self.directory)
