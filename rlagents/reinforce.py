@@ -11,7 +11,7 @@ import jax
 
 from rlagents import learner, models, sharding
 from rlagents.alarms import AlarmError, make_watch
-from rlagents.checkpoints import CheckpointOptions, Checkpoints
+from rlagents.checkpoints import CheckpointError, CheckpointOptions, Checkpoints, RunRecord
 from rlagents.durable import sync_file
 from rlagents.first_weights import REINFORCED, new_record, resumed
 from rlagents.interruption import Interrupted, Interruption
@@ -74,7 +74,7 @@ def reinforce(
             abstract = learner.abstract_state(params, optimizer, method.init(), shardings)
             state, stored = checkpoints.restore(abstract, first)
             position = stored.position["prompts"]
-            pending = None if stored.pending is None else from_document(stored.pending)
+            pending = _pending(stored, checkpoints)
             timer.resume(stored.run["elapsed_seconds"])
             print(f"weights: the run's own checkpoint; going on after step {first}", flush=True)
         written = stack.enter_context(RunLog(workdir, config.to_dict(), first_step=first, **config.logging))
@@ -172,3 +172,13 @@ def reinforce(
                 checkpoints.wait()
                 raise Interrupted(f"stopped after step {done} of {options.steps}, and saved")
         print(f"what each phase cost, compilation included:\n{timer.table()}", flush=True)
+
+
+def _pending(record: RunRecord, checkpoints: Checkpoints) -> Rollout | None:
+    """The rollout that was sampled ahead, if any. Raises CheckpointError for one that is damaged."""
+    if record.pending is None:
+        return None
+    try:
+        return from_document(record.pending)
+    except ValueError as error:
+        raise CheckpointError(f"a checkpoint in {checkpoints.directory} cannot be gone on from: {error}") from error

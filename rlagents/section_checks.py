@@ -7,7 +7,7 @@ line that names the key, what it is and what it should be, as those of ``config_
 import contextlib
 import dataclasses
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -158,12 +158,13 @@ def _taken(config: Config, section: str) -> dict[str, Any]:
 def check_watching(config: Config) -> None:
     """Alarms, logs and the watchdog can be made as their sections say."""
     problems = Problems()
-    for section, check in (
-        ("alarms", make_watch),
-        ("logging", check_logging),
-        ("trajectories", TrajectoryOptions),
-        ("watchdog", check_watchdog),
-    ):
+    checks: dict[str, Callable[..., Any]] = {
+        "alarms": make_watch,
+        "logging": check_logging,
+        "trajectories": TrajectoryOptions,
+        "watchdog": check_watchdog,
+    }
+    for section, check in checks.items():
         for name, value in _taken(config, section).items():
             problems.ask(_named(section)(check), **{name: value})
     problems.refuse()
@@ -188,9 +189,12 @@ def _named(section: str) -> Iterator[None]:
 
 def check_checkpoint(config: Config) -> None:
     """Checkpoints are kept by counts that are counts; the best can be told only where steps are evaluated."""
-    options = CheckpointOptions(**config.checkpoint)
-    if options.keep_best and not config.evaluation.every_steps:
+    problems, given = Problems(), _taken(config, "checkpoint")
+    for name, value in given.items():
+        problems.ask(CheckpointOptions, **{"every_steps": 1, name: value})
+    problems.refuse()
+    if given.get("keep_best") and not config.evaluation.every_steps:
         raise ValueError(
-            f"checkpoint.keep_best is {options.keep_best}, but evaluation.every_steps is 0, so no step but the first "
+            f"checkpoint.keep_best is {given['keep_best']}, but evaluation.every_steps is 0, so no step but the first "
             "and the last is evaluated; set evaluation.every_steps, or checkpoint.keep_best=0."
         )

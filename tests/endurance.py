@@ -65,6 +65,7 @@ def watched_run(workdir: Path, steps: int) -> list[Use]:
     config.checkpoint.update({"every_steps": max(1, steps // 20), "keep_last": 2})
     config.evaluation.every_steps = max(1, steps // 20)
     config.logging.update({"tensorboard": True, "max_megabytes": LINES_A_FILE})
+    config.trajectories.max_megabytes = LINES_A_FILE
     found: list[Use] = []
     put = StepLog.put
 
@@ -99,7 +100,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         workdir = Path(folder) / "run"
         grew = growth(watched_run(workdir, steps))
-        files = {path: len(files_of(workdir / path)) for path in ("metrics.jsonl", "evaluations.jsonl")}
+        files = {path.name: len(files_of(path)) for path in sorted(workdir.glob("*.jsonl")) if path.stem.isidentifier()}
         rows = len(read_metrics(workdir / "metrics.jsonl"))
     print(f"growth from a quarter of the way on: {grew}; files: {files}; {rows} lines of metrics")
     return int(grew.pop("megabytes") > GROWTH_MEGABYTES or any(value > 0 for value in grew.values()) or rows != steps)

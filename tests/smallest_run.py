@@ -73,6 +73,7 @@ def get_config() -> ConfigDict:
             "checkpoint": {"every_steps": 1000, "keep_last": 1},
             "alarms": {},
             "logging": {},
+            "trajectories": {},
             "watchdog": {},
         }
     )

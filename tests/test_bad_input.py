@@ -1,10 +1,13 @@
 """What a user gets wrong is told in clear words, ends the program with 2, and costs nothing that was there."""
 
 import json
+from unittest import mock
 
 import pytest
 
-from rlagents import evaluate, train
+from rlagents import evaluate, reinforce, train
+from rlagents.checkpoints import CheckpointError, RunRecord
+from rlagents.config_defaults import complete
 from rlagents.models.huggingface import save_pretrained
 from rlagents.workdir import claim_workdir
 from tests.models.tiny import LLAMA, random_params
@@ -222,6 +225,7 @@ def test_no_prompt_fits_its_budget(tmp_path, workdir):
 def test_the_folder_of_another_experiment(tmp_path, workdir):
     file = config_file(tmp_path)
     config = small_config()
+    complete(config)  # as the program does: what is left to its default differs in nothing
     claim_workdir(workdir, config)
     (workdir / "metrics.jsonl").write_text('{"step": 0}\n')
     said = refused(workdir, file)
@@ -251,3 +255,9 @@ def test_a_stored_config_can_be_run_as_it_is(tmp_path, workdir):
     changed = f"--config={workdir / 'config.json'}", "--config.rule.top_k=8"
     assert "rule.top_k is 8, was 7" in refused(workdir, *changed)
     assert "holds no checkpoint of step 3" in refused(workdir, changed[0], "--step=3", program=evaluate)
+
+
+def test_a_damaged_rollout_in_a_checkpoint_is_one_that_cannot_be_gone_on_from(tmp_path):
+    with pytest.raises(CheckpointError, match="cannot be gone on from: the rollout that was sampled ahead is damaged"):
+        reinforce._pending(RunRecord({}, pending={"groups": 7}), mock.Mock(directory=tmp_path))
+    assert reinforce._pending(RunRecord({}), mock.Mock(directory=tmp_path)) is None

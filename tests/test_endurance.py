@@ -26,8 +26,10 @@ def test_nothing_grows(endured):
 def test_logs_rotate_and_lose_nothing(endured):
     workdir, steps, _ = endured
     assert [row["step"] for row in read_metrics(workdir / "metrics.jsonl")] == list(range(steps))
-    assert len(files_of(workdir / "metrics.jsonl")) > steps / 100
-    assert all(file.stat().st_size <= endurance.LINES_A_FILE * 2**20 for file in files_of(workdir / "metrics.jsonl"))
+    for name in ("metrics.jsonl", "trajectories.jsonl"):
+        files = files_of(workdir / name)
+        assert len(files) > steps / 100
+        assert all(file.stat().st_size <= endurance.LINES_A_FILE * 2**20 for file in files)
 
 
 def test_what_grows_is_seen():

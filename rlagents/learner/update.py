@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -153,6 +152,7 @@ def report_values(*reports: StepReport) -> dict[str, float]:
 
 def _over_updates(metrics: Sequence[Mean | Largest]) -> float:
     """On the host, where nothing is to be compiled for it."""
-    if isinstance(metrics[0], Largest):
-        return float(np.max([metric.value for metric in metrics]))
-    return float(functools.reduce(operator.add, metrics).value)
+    means = [metric for metric in metrics if isinstance(metric, Mean)]
+    if means:
+        return float(functools.reduce(Mean.__add__, means).value)
+    return float(np.max([metric.value for metric in metrics]))

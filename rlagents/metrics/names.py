@@ -74,6 +74,7 @@ ROLLOUT = (
     MetricName("rollout/tool_timed_out", "steps", "answered with an error: no answer in time"),
     MetricName("rollout/tool_died", "steps", "answered with an error: the worker died"),
     MetricName("rollout/tool_flooded", "steps", "answered with an error: too long an answer"),
+    MetricName("rollout/tool_out_of_memory", "steps", "answered with an error: the worker had no memory left"),
     MetricName("rollout/tool_malformed", "steps", "answered with an error: no observation"),
     MetricName("rollout/calls_retried", "calls", "of a remote tool that failed for a time, asked again"),
     MetricName("rollout/workers_leaked", "processes", "tool workers replaced since they held too much"),

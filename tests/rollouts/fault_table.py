@@ -27,6 +27,7 @@ HEALTHY = ("add 1", "where", "add 2", "done")
 INVALID, GROUP_INVALID, SKIPPED = "the trajectory is invalid", "the group is invalid", "the task is skipped"
 NOTHING = "nothing: the tool's answer is taken"
 REPLACED = {"workers_replaced": 1}
+TWICE = {"workers_replaced": 2, "workers_leaked": 2}
 ALWAYS = {"model_turns", "trajectories", "episodes_rebuilt"}
 """Counts that are not about what went wrong."""
 
@@ -120,19 +121,19 @@ ROWS = [
         "leaks memory (into its process, as an episode ends)",
         payload={"leak_at_the_end": {"memory": 220 * MEGABYTE}},
         sees=NOTHING,
-        counts={"workers_replaced": 2, "workers_leaked": 2},  # both members of the group
+        counts=TWICE,  # both members of the group
     ),
     Row(
         "leaks open files (into its process, as an episode ends)",
         payload={"leak_at_the_end": {"files": 600}},
         sees=NOTHING,
-        counts={"workers_replaced": 2, "workers_leaked": 2},
+        counts=TWICE,
     ),
     Row(
         "holds more in one episode than a worker may",
         f"keep {220 * MEGABYTE}",
         sees=INVALID,
-        counts={"workers_replaced": 2, "workers_leaked": 2},  # once more as it is rebuilt
+        counts=TWICE,
     ),
     Row("answers with a flood", "flood 200000", **raised("the tool answered 200000 characters", "tool_flooded")),
     Row("answers with a flood beside the text", "flood_aside 5000000", **FLOODED),
@@ -146,6 +147,7 @@ ROWS = [
     Row("prints", "print", sees=NOTHING),
     Row("detaches a process, and a sibling dies", "detach {folder}/alive", sees=NOTHING, sibling="die", **ONE_DIED),
     Row("changes folder, variables, limits, handlers; sets an alarm", "disturb", sees=NOTHING),
+    Row("changes what cannot be put back, and so again when replayed", "strand", sees=INVALID, counts=TWICE),
     Row("is remote, and away for a moment", "remote 2 {folder}", sees=NOTHING, counts={"calls_retried": 2}),
     Row("is remote, and stays away", "remote 99 {folder}", sees=INVALID, counts={"calls_retried": 2}),
     Row("does not answer alike when it is rebuilt", "random", sees=INVALID, sibling="die", **ONE_DIED),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlagents.facts import Observation, Opening, Outcome, Task, Transcript, TransientToolError, TurnFacts
+from rlagents.rollouts.surroundings import Surroundings
 
 KEPT = []
 """What leaks: of the process, and of no episode."""
@@ -216,6 +217,15 @@ class Counting:
             Path(path).write_text("killed")
             os.kill(os.getppid(), signal.SIGKILL)
             time.sleep(600)
+        return self.answer()
+
+    def do_kill_parent(self, _):
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(600)
+
+    def do_strand(self, _):
+        """As if something could not be put back."""
+        Surroundings.restore = lambda surroundings: "a limit"
         return self.answer()
 
     def do_lie(self, what):
