@@ -11,18 +11,18 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from rlagents.metrics import read_metrics
+from rlagents.metrics.lines import read_lines
 from tests.effort import draws
 
 ROOT = Path(__file__).resolve().parents[1]
 TIMED = ("seconds", "tokens_per_second")
-LOGS = ("warm_up.jsonl", "metrics.jsonl", "evaluations.jsonl")
+LOGS = tuple(f"{name}.jsonl" for name in ("warm_up", "metrics", "evaluations", "alarms", "trajectories", "held_out"))
 _LOOK_SECONDS = 0.0005
 _MOST_STARTS = 60
 
@@ -171,11 +171,11 @@ def random_moments(seed: str, count: int, step_seconds: float) -> Iterator[Momen
     yield from (point() for point in order[: count - 1])
 
 
-def untimed(path: Path) -> list[dict[str, float]] | None:
+def untimed(path: Path) -> list[dict[str, Any]] | None:
     """The lines of a log without what depends on how long things took; None where there is no such log."""
     if not path.exists():
         return None
-    return [{name: v for name, v in row.items() if not name.startswith(TIMED)} for row in read_metrics(path)]
+    return [{name: v for name, v in row.items() if not name.startswith(TIMED)} for row in read_lines(path)]
 
 
 def final_state(workdir: Path) -> dict[str, bytes]:
