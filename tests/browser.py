@@ -31,7 +31,7 @@ _OPTIONS = (
     "--host-resolver-rules=MAP * ~NOTFOUND",
     "--remote-debugging-pipe",
 )
-_SECONDS = 60.0
+_SECONDS = 30.0
 
 
 def browser_path():
@@ -183,6 +183,7 @@ class Page:
     def go(self, address, ready):
         """Follow an address within the page and wait for ``ready`` (a selector)."""
         self.value(f"location.hash = {json.dumps(address)}")
+        self.until(f"document.querySelector('#main').dataset.address === {json.dumps(address)}")
         self.until(f"document.querySelector({json.dumps(ready)})")
 
     def place(self, selector):
@@ -207,7 +208,7 @@ class Page:
 
     def press(self, *keys):
         for key in keys:
-            text = {"text": key} if len(key) == 1 else {}
+            text = {"text": key} if len(key) == 1 else {"text": "\r"} if key == "Enter" else {}
             code = {"Enter": 13, "Tab": 9, "Escape": 27}.get(key, 0)
             for kind in ("keyDown", "keyUp"):
                 self.send("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code, **text)

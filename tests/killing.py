@@ -4,25 +4,30 @@ import json
 import os
 import random
 import resource
+import select
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from rlagents.metrics import read_metrics
+from rlagents.metrics.lines import read_lines
+from tests.effort import draws
 
 ROOT = Path(__file__).resolve().parents[1]
 TIMED = ("seconds", "tokens_per_second")
-LOGS = ("warm_up.jsonl", "metrics.jsonl", "evaluations.jsonl")
+LOGS = tuple(f"{name}.jsonl" for name in ("warm_up", "metrics", "evaluations", "alarms", "trajectories", "held_out"))
 _LOOK_SECONDS = 0.0005
 _MOST_STARTS = 60
+
+_XLA_FLAGS = "--xla_backend_optimization_level=0" if draws(1) == 1 else ""
+"""In a usual run of the suite, programs are compiled in half the time."""
 
 Moment = Callable[[Path, float], bool]
 """``(workdir, seconds since the start) -> is it now?``, asked some thousand times a second."""
@@ -36,25 +41,63 @@ class Ended(NamedTuple):
 
 
 def command(variant: str, workdir: Path, cache: Path, *options: str) -> list[str]:
-    """Of the training program."""
+    """Words for the training program."""
     config = f"--config=tests/tiny_run.py:{variant}"
-    return [
-        *(sys.executable, "-m", "rlagents.train", config, f"--workdir={workdir}"),
-        *(f"--config.compilation_cache={cache}", *options),
-    ]
+    return [config, f"--workdir={workdir}", f"--config.compilation_cache={cache}", *options]
 
 
-def started(words: list[str]) -> subprocess.Popen[str]:
-    """The program, on one device, what it prints caught."""
-    variables = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
-    return subprocess.Popen(
-        words,
-        cwd=ROOT,
-        env=variables | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+class Starter:
+    """Starts the training program, on one device, one process at a time; ``close`` it. See ``tests/zygote.py``."""
+
+    def __init__(self, folder: Path):
+        self._output = folder / "output.txt"
+        variables = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT), "XLA_FLAGS": _XLA_FLAGS}
+        words = [sys.executable, "-m", "tests.zygote"]
+        self._zygote = subprocess.Popen(
+            words, cwd=ROOT, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+        )
+
+    def run_until(self, words: list[str], workdir: Path, moment: Moment, strike: Callable[[int], None]) -> Ended:
+        """To the ``moment``, at which ``strike(process id)`` is called, and on to its end."""
+        self._say([str(self._output), *words])
+        process, start = self._hear(), time.monotonic()
+        while not self._has_ended(_LOOK_SECONDS):
+            if moment(workdir, time.monotonic() - start):
+                strike(process)
+                break
+        assert self._has_ended(600), f"it hangs:\n{self._output.read_text()}"
+        return Ended(self._hear(), self._output.read_text())
+
+    def run(self, words: list[str]) -> Ended:
+        """To its end."""
+        return self.run_until(words, Path(), lambda workdir, elapsed: False, killed)
+
+    def to_the_end(self, words: list[str], workdir: Path, moments: Iterator[Moment]) -> list[Ended]:
+        """Killed at each of the ``moments`` and started again until all is done; how each process ended."""
+        ended = []
+        for _ in range(_MOST_STARTS):
+            moment = next(moments, None)
+            ended.append(self.run(words) if moment is None else self.run_until(words, workdir, moment, killed))
+            if ended[-1].code != -signal.SIGKILL:
+                return ended
+        raise AssertionError(f"{_MOST_STARTS} starts did not finish the run")
+
+    def close(self) -> None:
+        """End the zygote."""
+        assert self._zygote.stdin is not None
+        self._zygote.stdin.close()
+        self._zygote.wait(60)
+
+    def _say(self, request: list[str]) -> None:
+        assert self._zygote.stdin is not None
+        self._zygote.stdin.write(json.dumps(request).encode() + b"\n")
+
+    def _hear(self) -> int:
+        assert self._zygote.stdout is not None
+        return int(self._zygote.stdout.readline())
+
+    def _has_ended(self, seconds: float) -> bool:
+        return bool(select.select([self._zygote.stdout], [], [], seconds)[0])
 
 
 def killed(process: int) -> None:
@@ -75,33 +118,6 @@ def no_more_than(num_bytes: int) -> Callable[[int], None]:
         resource.prlimit(process, resource.RLIMIT_FSIZE, (num_bytes, hard))
 
     return strike
-
-
-def run(words: list[str]) -> Ended:
-    """To its end."""
-    return run_until(words, Path(), lambda workdir, elapsed: False)
-
-
-def run_until(words: list[str], workdir: Path, moment: Moment, strike: Callable[[int], None] = killed) -> Ended:
-    """To the ``moment``, at which ``strike(process id)`` is called, and on to its end."""
-    process, start = started(words), time.monotonic()
-    while process.poll() is None and not moment(workdir, time.monotonic() - start):
-        time.sleep(_LOOK_SECONDS)
-    if process.poll() is None:
-        strike(process.pid)
-    output, _ = process.communicate(timeout=600)
-    return Ended(process.returncode, output)
-
-
-def to_the_end(words: list[str], workdir: Path, moments: Iterator[Moment]) -> list[Ended]:
-    """Killed at each of the ``moments``, one after the other, and started again until all is done; all processes."""
-    ended = []
-    for _ in range(_MOST_STARTS):
-        moment = next(moments, None)
-        ended.append(run(words) if moment is None else run_until(words, workdir, moment))
-        if ended[-1].code != -signal.SIGKILL:
-            return ended
-    raise AssertionError(f"{_MOST_STARTS} starts did not finish the run")
 
 
 def after(seconds: float) -> Moment:
@@ -147,17 +163,19 @@ def random_moments(seed: str, count: int, step_seconds: float) -> Iterator[Momen
         lambda: there("checkpoints/writing-*/state"),  # its arrays are there, its manifest perhaps not
         lambda: lines_more("evaluations.jsonl", 1, source.uniform(0, step_seconds)),
         lambda: there("checkpoints/[0-9]*"),  # just complete; the one before not yet deleted
-        lambda: after(source.uniform(1.0, 6.0)),  # wherever that is
+        lambda: after(source.uniform(0.5, 3.0)),  # wherever that is: while it starts, while programs are read
     ]
+    # The first process is killed for certain, so that the others have something to go on from.
+    yield points[0]()
     order = [point for _ in range(-(-count // len(points))) for point in source.sample(points, len(points))]
-    yield from (point() for point in order[:count])
+    yield from (point() for point in order[: count - 1])
 
 
-def untimed(path: Path) -> list[dict[str, float]] | None:
+def untimed(path: Path) -> list[dict[str, Any]] | None:
     """The lines of a log without what depends on how long things took; None where there is no such log."""
     if not path.exists():
         return None
-    return [{name: v for name, v in row.items() if not name.startswith(TIMED)} for row in read_metrics(path)]
+    return [{name: v for name, v in row.items() if not name.startswith(TIMED)} for row in read_lines(path)]
 
 
 def final_state(workdir: Path) -> dict[str, bytes]:

@@ -164,7 +164,7 @@ def test_missing_and_truncated_weights(tmp_path, workdir):
     save_pretrained(tmp_path / "weights", LLAMA, random_params(LLAMA))
     stored = tmp_path / "weights" / "model.safetensors"
     whole = stored.read_bytes()
-    for size in (len(whole) - 1, len(whole) // 2, 20, 4, 0):
+    for size in (len(whole) - 1, 20, 0):
         stored.write_bytes(whole[:size])
         said = refused(workdir, file)
         assert f"weights/model.safetensors ({size} bytes) is not a whole safetensors file" in said

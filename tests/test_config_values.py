@@ -53,6 +53,10 @@ WRONG = [
         for name in ("limits.max_turns", "evaluation.limits.max_turn_tokens", "mesh.data", "workers.num_workers")
         for value in (0, 1.5, "1", True, None)
     ],
+    *[(f"checkpoint.{name}", value, "; give a whole number >= 1.") for name in ("every_steps",) for value in NO_SIZES],
+    *[("checkpoint.keep_best", value, "; give a whole number >= 0.") for value in (-1, 1.5, *NO_NUMBERS)],
+    *[("checkpoint.restore_from", value, "; give the folder of a run") for value in (None, 3)],
+    *[("rl.wait_for_tools", value, "; give True or False") for value in (None, "yes")],
     *[("trajectories.every_steps", value, "; give a whole number >= 0.") for value in (-1, 0.5, *NO_NUMBERS)],
     *[("trajectories.groups", value, "; give a whole number >= 1.") for value in (0, 1.5, *NO_NUMBERS)],
     *[("trajectories.max_megabytes", value, "; give a number > 0.") for value in (0, -1.0, *NO_NUMBERS)],

@@ -10,6 +10,7 @@ import pytest
 
 from rlagents import evaluate, learner, models
 from rlagents.checkpoints import CheckpointError, Checkpoints, check_params_of, params_of
+from rlagents.compilation import programs_kept
 from rlagents.first_weights import (
     COPIED,
     REINFORCED,
@@ -29,6 +30,13 @@ from tests.checkpoint_faults import DAMAGES
 from tests.test_train import running, small_config
 
 DAMAGE = DAMAGES["one bit flipped"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _programs_kept(tmp_path_factory):
+    """Every draw of weights is a function of its own, and the same program."""
+    with programs_kept(tmp_path_factory.mktemp("programs")):
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -140,12 +148,14 @@ def test_of_a_run_whose_newest_is_damaged_the_one_before(source, machinery, tmp_
         params_of(other / REINFORCED / "20", placed_params(machinery))
 
 
-def test_what_is_no_checkpoint_or_another_decoder_s_is_refused_before_anything_is_written(source, machinery, tmp_path):
+def test_what_is_no_checkpoint_or_another_decoder_s_is_refused_before_anything_is_written(
+    source, machinery, config, tmp_path
+):
     (tmp_path / "empty").mkdir()
     for nothing in ("empty", "nowhere"):
         with pytest.raises(CheckpointError, match="holds no complete checkpoint; give the folder of a run"):
             check_restore_from(from_source(machinery, tmp_path / nothing), tmp_path / "run")
-    wider = small_config()
+    wider = config.copy_and_resolve_references()
     wider.model.update({"mlp_dim": 32})
     with running(wider) as other, pytest.raises(CheckpointError) as caught:
         check_params_of(source, placed_params(other))

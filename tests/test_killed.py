@@ -1,16 +1,18 @@
 """SIGKILL at any moment changes nothing: what a run leaves is, bit for bit, what it leaves uninterrupted."""
 
+import contextlib
 import errno
 import os
 import signal
-import time
 
 import pytest
 
 from rlagents.interruption import EXIT_CODE
+from rlagents.metrics import read_metrics
 from tests import tiny_run
 from tests.effort import draws
 from tests.killing import (
+    Starter,
     asked,
     assert_same_run,
     command,
@@ -19,10 +21,7 @@ from tests.killing import (
     no_more_than,
     position,
     random_moments,
-    run,
-    run_until,
     there,
-    to_the_end,
     untimed,
 )
 
@@ -37,38 +36,43 @@ def cache(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory, cache):
-    """``variant -> (folder of an uninterrupted run, its seconds a step)``, each made once."""
+def starter(tmp_path_factory):
+    with contextlib.closing(Starter(tmp_path_factory.mktemp("starter"))) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, cache, starter):
+    """``variant -> (folder of an uninterrupted run, seconds that a step of it takes)``, each made once."""
     made = {}
 
     def of(variant):
         if variant not in made:
             workdir = tmp_path_factory.mktemp(variant.replace(" ", "-")) / "run"
-            start = time.monotonic()
-            ended = run(command(variant, workdir, cache))
+            ended = starter.run(command(variant, workdir, cache))
             assert ended.code == 0, ended.output
-            made[variant] = workdir, (time.monotonic() - start) / (2 * tiny_run.STEPS)
+            made[variant] = workdir, min(row["seconds"] for row in read_metrics(workdir / "metrics.jsonl"))
         return made[variant]
 
     return of
 
 
 @pytest.mark.parametrize("variant", list(tiny_run.VARIANTS))
-def test_a_run_killed_anywhere_and_started_again_is_the_run_never_interrupted(variant, whole, cache, tmp_path):
+def test_a_run_killed_anywhere_and_started_again_is_the_run_never_interrupted(variant, whole, starter, cache, tmp_path):
     uninterrupted, step_seconds = whole(variant)
     moments = random_moments(variant, KILLS, step_seconds)
-    ended = to_the_end(command(variant, tmp_path / "run", cache), tmp_path / "run", moments)
+    ended = starter.to_the_end(command(variant, tmp_path / "run", cache), tmp_path / "run", moments)
     assert ended[-1].code == 0, ended[-1].output
     assert [process.code for process in ended[:-1]] == [-signal.SIGKILL] * (len(ended) - 1)
     assert len(ended) > 1, "nothing was killed"
     assert_same_run(tmp_path / "run", uninterrupted)
 
 
-def test_a_run_killed_at_every_epoch_boundary_is_the_run_never_interrupted(whole, cache, tmp_path):
+def test_a_run_killed_at_every_epoch_boundary_is_the_run_never_interrupted(whole, starter, cache, tmp_path):
     uninterrupted, _ = whole("one epoch")
     epochs = range(tiny_run.TASKS // 4, tiny_run.STEPS, tiny_run.TASKS // 4)
     moments = (there(f"checkpoints/{step}") for step in epochs)
-    ended = to_the_end(command("one epoch", tmp_path / "run", cache), tmp_path / "run", moments)
+    ended = starter.to_the_end(command("one epoch", tmp_path / "run", cache), tmp_path / "run", moments)
     assert ended[-1].code == 0, ended[-1].output
     for step, process in zip(epochs, ended[1:], strict=True):
         assert f"going on after step {step}\n" in process.output
@@ -76,7 +80,7 @@ def test_a_run_killed_at_every_epoch_boundary_is_the_run_never_interrupted(whole
     assert_same_run(tmp_path / "run", uninterrupted)
 
 
-def test_a_run_asked_to_stop_saves_first_and_goes_on_when_started_again(whole, cache, tmp_path):
+def test_a_run_asked_to_stop_saves_first_and_goes_on_when_started_again(whole, starter, cache, tmp_path):
     """In the warm-up, in the reinforced phase; by SIGTERM and by SIGINT."""
     uninterrupted, _ = whole("one epoch")
     workdir, words = tmp_path / "run", command("one epoch", tmp_path / "run", cache)
@@ -84,20 +88,20 @@ def test_a_run_asked_to_stop_saves_first_and_goes_on_when_started_again(whole, c
         (signal.SIGTERM, there("warm_up.jsonl"), "of 3 of the warm-up, and saved; start again"),
         (signal.SIGINT, lines_more("metrics.jsonl", 1), "of 5, and saved; start again"),
     ):
-        ended = run_until(words, workdir, moment, asked(number))
+        ended = starter.run_until(words, workdir, moment, asked(number))
         assert ended.code == EXIT_CODE, ended.output
         assert said in ended.output
         assert "Traceback" not in ended.output
-    ended = run(words)
+    ended = starter.run(words)
     assert ended.code == 0, ended.output
     assert_same_run(workdir, uninterrupted)
 
 
-def test_a_run_on_a_full_disk_says_so_and_with_room_is_the_run_never_interrupted(whole, cache, tmp_path):
+def test_a_run_on_a_full_disk_says_so_and_with_room_is_the_run_never_interrupted(whole, starter, cache, tmp_path):
     uninterrupted, _ = whole("one epoch")
     workdir = tmp_path / "run"
     words = command("one epoch", workdir, cache)
-    ended = run_until(words, workdir, lines_more("metrics.jsonl", 1), no_more_than(10))
+    ended = starter.run_until(words, workdir, lines_more("metrics.jsonl", 1), no_more_than(6000))
     assert ended.code == 2, ended.output
     last = ended.output.splitlines()[-1]
     assert last.startswith("rlagents.train: ")
@@ -105,15 +109,15 @@ def test_a_run_on_a_full_disk_says_so_and_with_room_is_the_run_never_interrupted
     assert "cannot be written" in last
     assert os.strerror(errno.EFBIG) in last
     assert ended.output.count("rlagents.train: ") == 1
-    ended = run(words)
+    ended = starter.run(words)
     assert ended.code == 0, ended.output
     assert_same_run(workdir, uninterrupted)
 
 
-def test_a_finished_run_says_so_and_nothing_is_touched(whole, cache):
+def test_a_finished_run_says_so_and_nothing_is_touched(whole, starter, cache):
     workdir, _ = whole("one epoch")
     before = {path: path.stat().st_mtime_ns for path in sorted(workdir.rglob("*"))}
-    ended = run(command("one epoch", workdir, cache))
+    ended = starter.run(command("one epoch", workdir, cache))
     assert ended.code == 0
     assert f"{workdir} is finished: all its steps are done" in ended.output
     assert {path: path.stat().st_mtime_ns for path in sorted(workdir.rglob("*"))} == before

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlagents.report.document import MARK, write_report
-from rlagents.report.reading import NoRunError, read_run
+from rlagents.report.reading import NoRunError, check_run, read_run
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -25,8 +25,11 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if options.max_megabytes <= 0:
             raise ValueError(f"--max_megabytes is {options.max_megabytes:g}; give a number > 0")
+        names = _names(options.folders)
+        for folder in options.folders:
+            check_run(folder)
         _check_output(output)
-        runs = [read_run(folder, name) for folder, name in zip(options.folders, _names(options.folders))]
+        runs = [read_run(folder, name) for folder, name in zip(options.folders, names)]
         written = write_report(output, runs, max_bytes=int(options.max_megabytes * 1e6))
     except (NoRunError, ValueError, OSError) as error:
         print(f"rlagents.report: {error}", file=sys.stderr)

@@ -46,16 +46,21 @@ class Run:
         return read_lines(path) if files_of(path) else iter(())
 
 
+def check_run(folder: Path) -> None:
+    """Raise NoRunError for a folder that is not there or has no metrics."""
+    if not folder.is_dir():
+        raise NoRunError(f"there is no folder {folder}; give the --workdir of a run")
+    if not files_of(folder / "metrics.jsonl"):
+        raise NoRunError(f"{folder} has no metrics.jsonl; give the --workdir of a run that has made a step")
+
+
 def read_run(folder: Path, name: str) -> Run:
     """All of a run but its trajectories, which are read when they are asked for.
 
     Raises NoRunError for a folder that is not there or has no line of metrics.
     """
-    if not folder.is_dir():
-        raise NoRunError(f"there is no folder {folder}; give the --workdir of a run")
+    check_run(folder)
     run = Run(name, folder)
-    if not files_of(folder / "metrics.jsonl"):
-        raise NoRunError(f"{folder} has no metrics.jsonl; give the --workdir of a run that has made a step")
     run.metrics = list(_lines(run, "metrics.jsonl"))
     if not run.metrics:
         raise NoRunError(f"{folder / 'metrics.jsonl'} holds no line that can be read; give a run that has made a step")

@@ -6,35 +6,20 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from rlagents.rollouts.bounds import Bounds
 from rlagents.rollouts.faults import Again, Answer, Lost, ToolFault, fault_step
 from rlagents.rollouts.forkserver import ForkServer, ServerDiedError
-from rlagents.rollouts.jobs import Job, Life, Waiting
+from rlagents.rollouts.handle import Handle
+from rlagents.rollouts.jobs import Job, Life
 from rlagents.rollouts.processes import look_at
 from rlagents.rollouts.retries import Retries
-from rlagents.rollouts.wire import FrameReader, FrameTooLongError, send_frame
+from rlagents.rollouts.wire import FrameReader, FrameTooLongError
 
-_TRANSFER_SECONDS = 30.0
-_LOOK_SECONDS = 0.25
-"""Between two looks at the memory of a worker that is busy."""
 _MOST_RESTARTS = 3
 """Of the server, without a single answer in between."""
-
-
-@dataclass(eq=False)
-class _Worker:
-    pid: int
-    connection: socket.socket
-    reader: FrameReader
-    running: Job | None = None
-    deadline: float = 0.0
-    next_look: float = 0.0
-    waiting: Waiting = field(default_factory=Waiting)
-    episodes: set[int] = field(default_factory=set)
 
 
 class Supervisor:
@@ -60,7 +45,7 @@ class Supervisor:
         self._inbox: SimpleQueue[Job | None] = SimpleQueue()
         self._wake, self._woken = socket.socketpair()
         self._lives: dict[int, Life] = {}
-        self._workers = [_Worker(*self._fork()) for _ in range(num_workers)]
+        self._workers = [Handle(*self._fork()) for _ in range(num_workers)]
         if (leak := bounds.leak(self._workers[0].pid)) is not None:
             raise RuntimeError(f"a tool worker that was asked for nothing {leak}; give more worker_memory_bytes.")
         self._stillborn = self._restarts = 0
@@ -102,8 +87,7 @@ class Supervisor:
     def _wait(self) -> None:
         """Until something comes, a deadline or a retry is due, or it is time to look at those that are busy."""
         now = time.monotonic()
-        due = [min(worker.deadline, worker.next_look) for worker in self._workers if worker.running]
-        due += [at for worker in self._workers if not worker.running and (at := worker.waiting.next_time()) is not None]
+        due = [at for worker in self._workers if (at := worker.due()) is not None]
         poller = select.poll()
         for connection in (self._woken, *(worker.connection for worker in self._workers)):
             poller.register(connection, select.POLLIN)
@@ -136,22 +120,18 @@ class Supervisor:
             worker.waiting.drop_episode(job.episode)
         worker.waiting.append(job)
 
-    def _dispatch(self, worker: _Worker) -> None:
+    def _dispatch(self, worker: Handle) -> None:
         while worker.running is None and (job := worker.waiting.take()) is not None:
             life = None if job.episode is None else self._lives[job.episode]
             if life is not None and life.lost is not None and job.method != "abandon":
                 self._settle(worker, job, Lost(life.lost))
                 continue
-            now = time.monotonic()
-            worker.running, worker.deadline, worker.next_look = job, now + job.timeout_seconds, now + _LOOK_SECONDS
             try:
-                worker.connection.settimeout(_TRANSFER_SECONDS)
-                send_frame(worker.connection, job.payload)
-                worker.connection.setblocking(False)
+                worker.ask(job)
             except OSError:
                 self._replace(worker, ToolFault.DIED, "the tool's process died")
 
-    def _collect(self, worker: _Worker) -> None:
+    def _collect(self, worker: Handle) -> None:
         had_begun = worker.reader.begun
         try:
             frame = worker.reader.read()
@@ -169,16 +149,17 @@ class Supervisor:
             return self._answered(worker, job, answer)
         if job is not None:
             if worker.reader.begun and not had_begun:
-                worker.deadline = time.monotonic() + _TRANSFER_SECONDS  # it is done, and its answer under way
+                worker.answers()
             self._hold_to_bounds(worker, job)
         return None
 
-    def _hold_to_bounds(self, worker: _Worker, job: Job) -> None:
+    def _hold_to_bounds(self, worker: Handle, job: Job) -> None:
         """A worker that is busy, and has been for too long or with too much memory, is replaced."""
         now = time.monotonic()
         if now < min(worker.next_look, worker.deadline):
             return
-        worker.next_look, look = now + _LOOK_SECONDS, look_at(worker.pid)
+        worker.looked_at()
+        look = look_at(worker.pid)
         if look.dead and not worker.reader.begun:  # a child of it may keep the connection open
             self._replace(worker, ToolFault.DIED, "the tool's process died")
         elif look.resident_bytes > self._bounds.memory_bytes:
@@ -187,7 +168,7 @@ class Supervisor:
         elif now >= worker.deadline:
             self._replace(worker, ToolFault.TIMED_OUT, f"the tool timed out after {job.timeout_seconds:g} s")
 
-    def _answered(self, worker: _Worker, job: Job, answer: Answer) -> None:
+    def _answered(self, worker: Handle, job: Job, answer: Answer) -> None:
         """Take an answer; a worker that is not as it should be is replaced before anything else is asked of it."""
         worker.running, self._stillborn, self._restarts = None, 0, 0
         if isinstance(answer.value, Again) and job.attempts < self._retries.most:
@@ -210,12 +191,12 @@ class Supervisor:
         self.counts["workers_leaked"] += 1
         self._renew(worker)
 
-    def _settle(self, worker: _Worker, job: Job, value: Any) -> None:
+    def _settle(self, worker: Handle, job: Job, value: Any) -> None:
         """A request is answered: remember what a rebuild needs, and tell who waits."""
         self._remember(worker, job, value)
         self._tell(job, value)
 
-    def _remember(self, worker: _Worker, job: Job, value: Any) -> None:
+    def _remember(self, worker: Handle, job: Job, value: Any) -> None:
         if job.episode is not None:
             self._lives[job.episode].settle(job, value)
             if job.method in ("finish", "abandon"):
@@ -226,7 +207,7 @@ class Supervisor:
         if job.ticket is not None:
             self._emit((job.ticket, value))
 
-    def _replace(self, worker: _Worker, fault: ToolFault, detail: str) -> None:
+    def _replace(self, worker: Handle, fault: ToolFault, detail: str) -> None:
         """Renew a worker that failed, and answer the request that did it."""
         job, worker.running = worker.running, None
         # Workers that die before they are asked for anything would be replaced for ever.
@@ -249,7 +230,7 @@ class Supervisor:
             self._renew(worker)
             self._tell(job, lost)
 
-    def _renew(self, worker: _Worker) -> None:
+    def _renew(self, worker: Handle) -> None:
         """Kill a worker, start another in its place, rebuild its episodes before anything else."""
         self.counts["workers_replaced"] += 1
         worker.connection.close()

@@ -14,6 +14,7 @@ const main = document.getElementById("main");
 let current = {};
 
 function render(moved) {
+  const asked = location.hash;
   const { parts, query } = readRoute();
   const name = parts[0] || "";
   hideTip();
@@ -24,6 +25,7 @@ function render(moved) {
     console.error(error);
   }
   main.replaceChildren(current.node);
+  main.dataset.address = asked;
   document.title = `${current.title} · rlagents report`;
   const here = { run: "groups", task: "groups" }[name] || name;
   document.getElementById("nav").replaceChildren(...NAMES.map(([part, text]) => {
