@@ -215,7 +215,7 @@ MUTATIONS = [
         "learner/distances",
         "tests/test_learner_distances.py",
         ("jnp.expm1(to_rollout) - to_rollout", "jnp.expm1(-to_rollout) + to_rollout", "those_of_numpy"),
-        ("shown = jnp.where(trained, policy, 0)", "shown = policy", "mask_hides"),
+        ("policy = jax.lax.stop_gradient(policy)", "pass", "mask_hides"),
     ),
     *_in(
         "metrics/lines",
@@ -242,7 +242,7 @@ MUTATIONS = [
     *_in(
         "alarms/watch",
         "tests/test_alarms.py",
-        ('if name not in own | {"step"}', 'if name != "step"', "resumed_watch"),
+        ("if reading.begins and", "if reading.on and", "by_its_own_sickness"),
     ),
     *_in(
         "watchdog",

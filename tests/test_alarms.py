@@ -77,7 +77,7 @@ def test_what_is_remembered_is_finite_and_above_0_and_bounded():
     seen = []
     alarm = Alarm("x", lambda v: v["x"], lambda earlier: seen.append(earlier) or 1e9, lambda *_: "", remembers=3)
     readings(alarm, [1, 0, math.inf, 2, math.nan, 3, 4, 5])
-    assert seen[-1] == (2, 3, 4)
+    assert seen == [(), (1,), (1,), (1,), (1, 2), (1, 2), (1, 2, 3), (2, 3, 4)]
 
 
 def healthy(steps, **changed):

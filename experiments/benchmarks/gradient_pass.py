@@ -48,14 +48,8 @@ def make_gradient(
     shardings = learner.state_shardings(
         abstract_params(config), optimizer, method.init(), models.logical_axes(config), mesh
     )
-    bound = bind(
-        method,
-        train_step.make_passes(flags, config),
-        shardings,
-        updates_per_batch=1,
-        epochs=1,
-        reuse_policy_as_old=True,
-    )
+    passes = train_step.make_passes(flags, config)
+    bound = bind(method, passes, shardings, updates_per_batch=1, epochs=1, reuse_policy_as_old=True)
 
     def gradient(params: Params, batch: Batch, facts: LogProbs) -> Totals:
         credit, state, _ = method.credit(method.init(), facts, batch.rewards, batch.masks)

@@ -62,13 +62,9 @@ class Watch:
         return raised
 
     def replay(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Remember what the lines of ``metrics.jsonl`` before a resume say, and raise nothing of it again.
-
-        What the watch itself counted there is no metric of the step, and is passed over.
-        """
-        own = self.counted().keys()
+        """Remember what the lines of ``metrics.jsonl`` before a resume say, and raise nothing of it again."""
         for row in rows:
-            self.observe(row["step"], {name: value for name, value in row.items() if name not in own | {"step"}})
+            self.observe(row["step"], row)
 
     def counted(self) -> dict[str, int]:
         """Metrics of the newest step: ``alarms/<name>`` is 1 while an alarm is on, ``alarms`` how many are."""

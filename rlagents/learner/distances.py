@@ -22,8 +22,7 @@ def distances(
     ``rollout_gap``: ``mean |log r|``, nats. Log-ratios of the first two are bounded (:data:`numerics.LOG_RATIO_BOUND`).
     """
     policy = jax.lax.stop_gradient(policy)
-    shown = jnp.where(trained, policy, 0)
-    to_old, to_rollout = (log_ratio(shown, jnp.where(trained, other, 0)) for other in (old, rollout))
+    to_old, to_rollout = log_ratio(policy, old), log_ratio(policy, rollout)
     return {
         "policy_ratio_max": Largest.of(jnp.exp(to_old), trained),
         "rollout_kl": Mean.of(jnp.expm1(to_rollout) - to_rollout, trained),
