@@ -31,7 +31,7 @@ _OPTIONS = (
     "--host-resolver-rules=MAP * ~NOTFOUND",
     "--remote-debugging-pipe",
 )
-_SECONDS = 60.0
+_SECONDS = 30.0
 
 
 def browser_path():

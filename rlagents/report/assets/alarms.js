@@ -8,7 +8,8 @@ function alarmsView() {
   const cells = rows.map(({ i, step, alarm, value, threshold, message }) => {
     const group = loggedAt(i, step);
     return [runName(i), group < 0 ? number(step) : link(hashOf(group, 0), number(step)),
-      h("strong", { class: "warning" }, String(alarm)), number(value), number(threshold), String(message || "")];
+      h("strong", { class: "warning" }, String(alarm)), number(value), number(threshold),
+      h("span", { class: "sentence" }, String(message || ""))];
   });
   return { title: "Alarms", node: h("div", null, h("h1", null, "Alarms"),
     rows.length ? table(["Run", "Step", "Alarm", "Value", "Threshold", "What it means"], cells, { label: "Alarms" })
