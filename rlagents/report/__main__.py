@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m rlagents.report", description=__doc__.split("\n\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m rlagents.report", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("folders", metavar="DIR", nargs="+", type=Path, help="the folder of a run")
     parser.add_argument("--output", metavar="FILE", type=Path, help="default: report.html in the first DIR")
     parser.add_argument(
