@@ -154,8 +154,8 @@ def lines_more(name: str, count: int, seconds: float = 0.0) -> Moment:
     return moment
 
 
-def random_moments(seed: str, count: int, step_seconds: float) -> Iterator[Moment]:
-    """Inside a step, a rollout, an evaluation, a checkpoint write: named points, most with a random delay."""
+def random_moments(seed: str, step_seconds: float) -> Iterator[Moment]:
+    """Inside a step, a rollout, an evaluation, a checkpoint write: named points, most with a delay; without end."""
     source = random.Random(seed)
     points = [
         lambda: lines_more("metrics.jsonl", 1, source.uniform(0, step_seconds)),  # between two steps' ends
@@ -165,10 +165,8 @@ def random_moments(seed: str, count: int, step_seconds: float) -> Iterator[Momen
         lambda: there("checkpoints/[0-9]*"),  # just complete; the one before not yet deleted
         lambda: after(source.uniform(0.5, 3.0)),  # wherever that is: while it starts, while programs are read
     ]
-    # The first process is killed for certain, so that the others have something to go on from.
-    yield points[0]()
-    order = [point for _ in range(-(-count // len(points))) for point in source.sample(points, len(points))]
-    yield from (point() for point in order[: count - 1])
+    while True:
+        yield from (point() for point in source.sample(points, len(points)))
 
 
 def untimed(path: Path) -> list[dict[str, Any]] | None:
