@@ -17,7 +17,7 @@ from typing import Any
 
 from rlagents.environments.base import Environment
 from rlagents.rollouts.episodes import EpisodeRules
-from rlagents.rollouts.processes import adopt_orphans, kill_orphans
+from rlagents.rollouts.processes import adopt_orphans, children, kill_orphans
 from rlagents.rollouts.wire import receive_frame, send_frame
 from rlagents.rollouts.worker import serve
 
@@ -118,6 +118,7 @@ def main(descriptor: int) -> None:
     environment, problem = _load(pickled)
     send_frame(control, pickle.dumps(problem))
     workers: set[int] = set()
+    helpers = children(os.getpid())  # what the environment started as it was loaded serves all workers
     try:
         while (request := receive_frame(control)) is not None:
             request = pickle.loads(request)
@@ -127,7 +128,7 @@ def main(descriptor: int) -> None:
             else:
                 answer = _kill(request) if request in workers else None
                 workers.discard(request)
-                kill_orphans(workers)
+                kill_orphans({*workers, *helpers})
             send_frame(control, pickle.dumps(answer))
     finally:
         for pid in workers:

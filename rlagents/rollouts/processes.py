@@ -60,13 +60,13 @@ def adopt_orphans() -> None:
     _prctl(_ADOPT_ORPHANS, 1)
 
 
-def kill_orphans(workers: Collection[int]) -> None:
-    """Kill the children of this process that are no workers, but for what belongs to the session of a living one.
+def kill_orphans(spared: Collection[int]) -> None:
+    """Kill the children of this process but the ``spared`` and what belongs to the session of one of those.
 
     A child that has died stays a zombie until it is waited for here, so its number cannot be another process's.
     """
     for _ in range(_MOST_SWEEPS):
-        doomed = [pid for pid in children(os.getpid()) if pid not in workers and not _belongs(pid, workers)]
+        doomed = [pid for pid in children(os.getpid()) if pid not in spared and not _belongs(pid, spared)]
         if not doomed:
             return
         for pid in doomed:
@@ -76,9 +76,9 @@ def kill_orphans(workers: Collection[int]) -> None:
                 os.waitpid(pid, 0)
 
 
-def _belongs(pid: int, workers: Collection[int]) -> bool:
+def _belongs(pid: int, leaders: Collection[int]) -> bool:
     state, session = _state_and_session(pid)
-    return state not in ("", "Z", "X") and session in workers
+    return state not in ("", "Z", "X") and session in leaders
 
 
 def _state_and_session(pid: int) -> tuple[str, int]:
