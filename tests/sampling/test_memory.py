@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from rlagents.sampling.attention import few_queries
 from rlagents.sampling.decode import decode_block, nothing_sampled
 from rlagents.sampling.rule import SamplingRule
 from rlagents.sampling.state import Rows, Window, empty_state
@@ -38,6 +39,7 @@ def compiled(decode_rows: int, window: Window):
         steps=4,
         group_size=4,
         window=window,
+        backend=few_queries,
         sharding=kv_sharding(mesh, DEEP.num_kv_heads),
     )
     own = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state.own))
