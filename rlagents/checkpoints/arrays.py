@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,8 @@ class ArrayWriter:
             yield
         except Exception:
             self._failed = True
+            # What it would still have written is told of by the exception, not once more at the end of the program.
+            warnings.filterwarnings("ignore", message="coroutine '.*' was never awaited", category=RuntimeWarning)
             raise
 
 

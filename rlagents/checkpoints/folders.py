@@ -8,11 +8,13 @@ damaged-10   found damaged, and kept for a person to look at
 
 import os
 import shutil
+import time
 from pathlib import Path
 
 from rlagents.durable import sync_folder, writing
 
 _WRITING, _DELETING, _DAMAGED = "writing-", "deleting-", "damaged-"
+_LOOKS, _LOOKS_WITHOUT, _LOOK_SECONDS = 100, 3, 0.05
 
 
 def steps_in(directory: Path) -> list[int]:
@@ -38,6 +40,20 @@ def begin(directory: Path, step: int) -> Path:
             shutil.rmtree(folder)
         folder.mkdir(parents=True)
     return folder
+
+
+def give_up(directory: Path, step: int) -> None:
+    """Remove what was written of ``step``, as far as can be; ``tidy`` removes what is left.
+
+    Threads of Orbax that have not heard of the failure may make a file, or the folder itself, while it is removed.
+    """
+    folder, gone = writing_name(directory, step), 0
+    for _ in range(_LOOKS):
+        gone = 0 if folder.exists() else gone + 1
+        if gone == _LOOKS_WITHOUT:
+            return
+        shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(_LOOK_SECONDS)
 
 
 def complete(folder: Path) -> Path:

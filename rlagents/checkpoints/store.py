@@ -6,7 +6,6 @@ checkpoint deleted.
 """
 
 import contextlib
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -197,7 +196,7 @@ class Checkpoints:
         except Exception as error:
             self._end_writer()  # Others of its threads may still be writing.
             if _first_process():
-                shutil.rmtree(folders.writing_name(self.directory, step), ignore_errors=True)
+                folders.give_up(self.directory, step)
             before = folders.steps_in(self.directory)
             left = f"those of steps {before} are whole" if before else "there was none before"
             raise CheckpointError(

@@ -148,13 +148,13 @@ def _load(pickled: bytes) -> tuple[Any, str | None]:
 
 
 def _fork(control: socket.socket, environment: Environment, rules: EpisodeRules, memory_bytes: int) -> int:
-    descriptors = socket.recv_fds(control, 1, 1)[1]
+    descriptors, server = socket.recv_fds(control, 1, 1)[1], os.getpid()
     pid = os.fork()
     if pid == 0:
         # Nothing of the server may run in a worker, whatever happens: not its loop, not its clean-up.
         try:
             control.close()
-            serve(socket.socket(fileno=descriptors[0]), environment, rules, memory_bytes)
+            serve(socket.socket(fileno=descriptors[0]), environment, rules, memory_bytes, server)
         finally:
             os._exit(0)
     os.close(descriptors[0])

@@ -50,9 +50,11 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def die_with_parent() -> None:
-    """The operating system kills this process when the one that forked it dies."""
+def die_with_parent(parent: int) -> None:
+    """The operating system kills this process when ``parent``, which forked it, dies; at once if it already has."""
     _prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def adopt_orphans() -> None:

@@ -20,12 +20,14 @@ _MOST_CHARS = 2000
 """Of what an environment says when it fails."""
 
 
-def serve(connection: socket.socket, environment: Environment, rules: EpisodeRules, memory_bytes: int) -> None:
-    """Answer requests until the other side closes. A request is ``(method of Episodes, arguments)``, pickled.
+def serve(
+    connection: socket.socket, environment: Environment, rules: EpisodeRules, memory_bytes: int, server: int
+) -> None:
+    """Answer requests until the other side closes, or process ``server`` dies. A request is ``(method of Episodes, arguments)``, pickled.
 
     What a request changes in the process that is no episode's is put back before the next.
     """
-    _confine(memory_bytes)
+    _confine(memory_bytes, server)
     surroundings = Surroundings()
     # No terminal reaches a worker, so a KeyboardInterrupt, too, can only be the environment's.
     episodes = Episodes(environment, rules, errors=(BaseException,))
@@ -49,9 +51,9 @@ def _lost(method: str, error: BaseException) -> Lost:
     return Lost(f"{method}: {type(error).__name__}: {error}"[:_MOST_CHARS])
 
 
-def _confine(memory_bytes: int) -> None:
+def _confine(memory_bytes: int, server: int) -> None:
     """A session of its own (so that a kill reaches its children), no terminal, limits on memory and open files."""
-    die_with_parent()
+    die_with_parent(server)
     os.setsid()
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
