@@ -23,7 +23,9 @@ _MOST_CHARS = 2000
 def serve(
     connection: socket.socket, environment: Environment, rules: EpisodeRules, memory_bytes: int, server: int
 ) -> None:
-    """Answer requests until the other side closes, or process ``server`` dies. A request is ``(method of Episodes, arguments)``, pickled.
+    """Answer requests until the other side closes, or process ``server`` dies.
+
+    A request is ``(method of Episodes, arguments)``, pickled.
 
     What a request changes in the process that is no episode's is put back before the next.
     """
