@@ -3,8 +3,9 @@
 import contextlib
 import logging
 import os
+import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,7 @@ class ArrayWriter:
             yield
         except Exception:
             self._failed = True
-            # What it would still have written is told of by the exception, not once more at the end of the program.
-            warnings.filterwarnings("ignore", message="coroutine '.*' was never awaited", category=RuntimeWarning)
+            _say_nothing_more()
             raise
 
 
@@ -63,6 +63,25 @@ def _told_by_us(record: logging.LogRecord) -> bool:
 
 for _name in ("absl", "asyncio"):
     logging.getLogger(_name).addFilter(_told_by_us)
+
+
+def _say_nothing_more() -> None:
+    """After a failure, Orbax's and tensorstore's other threads would tell of it in pages of their own."""
+    warnings.filterwarnings("ignore", message="coroutine '.*' was never awaited", category=RuntimeWarning)
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    if not isinstance(sys.excepthook, _WithoutClosedLoops):
+        sys.excepthook = _WithoutClosedLoops(sys.excepthook)
+
+
+class _WithoutClosedLoops:
+    """An excepthook without what threads of tensorstore raise when the loop that waited for them is gone."""
+
+    def __init__(self, before: Callable[..., Any]):
+        self._before = before
+
+    def __call__(self, kind: Any, value: Any, trace: Any) -> None:
+        if not (isinstance(value, RuntimeError) and str(value) == "Event loop is closed"):
+            self._before(kind, value, trace)
 
 
 def read_state(folder: Path, abstract: TrainState, where: str) -> TrainState:

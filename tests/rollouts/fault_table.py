@@ -143,6 +143,7 @@ ROWS = [
     Row("answers with a turn score that is not finite", "nan", **MALFORMED),
     Row("answers with facts of wrong types", "lie calls", **MALFORMED),
     Row("writes garbage into the worker's connection", "garbage", **UNREADABLE),
+    Row("forges an answer of the wrong kind", "forge", **UNREADABLE),
     Row("closes the worker's connection", "close", **DIED),
     Row("prints", "print", sees=NOTHING),
     Row("detaches a process, and a sibling dies", "detach {folder}/alive", sees=NOTHING, sibling="die", **ONE_DIED),

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import pickle
 import re
 import resource
 import signal
@@ -10,6 +11,7 @@ import time
 from pathlib import Path
 
 from rlagents.facts import Observation, TransientToolError, TurnFacts
+from rlagents.rollouts.faults import Answer
 from rlagents.rollouts.surroundings import Surroundings
 
 KEPT = []
@@ -121,6 +123,13 @@ class Mishaps:
     def do_garbage(self, _):
         for descriptor in sockets():
             os.write(descriptor, b"\0" * 7 + b"\x05wrong")
+        return self.answer()
+
+    def do_forge(self, _):
+        """A frame of the right form around an answer of the wrong kind."""
+        forged = pickle.dumps(Answer(7, None))
+        for descriptor in sockets():
+            os.write(descriptor, len(forged).to_bytes(8, "big") + forged)
         return self.answer()
 
     def do_close(self, _):

@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from rlagents.rollouts.faults import ToolFault
+from rlagents.facts import Task
+from rlagents.rollouts.faults import Lost, ToolFault
 from rlagents.rollouts.pool import ProcessPool
 from rlagents.rollouts.processes import children, look_at
 from tests.rollouts.test_pool import Asker, is_fault
@@ -42,13 +43,14 @@ def test_a_tool_that_kills_the_server_whenever_it_is_asked_is_answered_with_an_e
         assert pool.counts["servers_restarted"] == 2
 
 
-def test_a_server_that_cannot_live_is_not_restarted_for_ever(monkeypatch):
+def test_a_server_that_cannot_live_is_not_restarted_for_ever():
     with ProcessPool(CountingEnvironment(), num_workers=1) as pool:
-        monkeypatch.setattr(pool._server, "restart", lambda: None)
-        os.kill(pool._server._process.pid, signal.SIGKILL)
+        asker, deadly = Asker(pool), Task("t", {"kill_parent": True})
+        assert isinstance(asker.wait(pool.opening(deadly)), Lost)  # asked twice
+        assert pool.counts["servers_restarted"] == 2
         with pytest.raises(RuntimeError, match="supervisor") as error:
-            Asker(pool).wait(-1)
-        assert "the server of tool workers died" in str(error.value.__cause__)
+            asker.wait(pool.opening(deadly))
+        assert "the server of tool workers died 4 times in a row" in str(error.value.__cause__)
 
 
 def test_a_worker_needs_half_of_its_memory_for_what_it_is_asked():

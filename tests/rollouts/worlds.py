@@ -1,6 +1,7 @@
 """Small worlds for tests, importable by worker processes: no jax here."""
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -63,6 +64,9 @@ class CountingEnvironment:
     def opening(self, task: Task) -> Opening:
         if task.payload.get("bad_opening"):
             raise RuntimeError("no such task")
+        if task.payload.get("kill_parent"):
+            os.kill(os.getppid(), signal.SIGKILL)
+            time.sleep(600)
         if task.payload.get("hang_opening"):
             time.sleep(600)
         if task.payload.get("opening_of_bytes"):
