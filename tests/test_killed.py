@@ -110,7 +110,7 @@ def test_a_run_on_a_full_disk_says_so_and_with_room_is_the_run_never_interrupted
     uninterrupted, _ = whole("one epoch")
     workdir = tmp_path / "run"
     words = command("one epoch", workdir, cache)
-    ended = starter.run_until(words, workdir, lines_more("metrics.jsonl", 1), no_more_than(6000))
+    ended = starter.run_until(words, workdir, lines_more("metrics.jsonl", 1), no_more_than(2500))
     assert ended.code == 2, ended.output
     # Whatever threads of libraries print beside it.
     (said,) = [line for line in ended.output.splitlines() if "rlagents.train: " in line]
