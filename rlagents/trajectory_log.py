@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from rlagents.argument_checks import check_above, check_whole
-from rlagents.metrics import JsonLines
+from rlagents.metrics.lines import JsonLines, max_bytes_of
 from rlagents.rollouts.trajectory import Trajectory
 from rlagents.timing import OneStepLate
 from rlagents.token_pieces import TokenPieces
@@ -61,7 +61,7 @@ class TrajectoryOptions:
     @property
     def max_bytes(self) -> int:
         """Of one file."""
-        return max(1, int(self.max_megabytes * 2**20))
+        return max_bytes_of(self.max_megabytes)
 
 
 class TrajectoryLog:

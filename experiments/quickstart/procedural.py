@@ -157,17 +157,12 @@ def get_config() -> ConfigDict:
                     "max_prompt_tokens": 112,
                 },
             },
-            "checkpoint": {
-                "every_steps": 100,
-                "keep_last": 2,
-                "keep_best": 0,
-                "best_metric": "success",
-                "restore_from": "",
-            },
-            "trajectories": {"every_steps": 1, "groups": 1, "max_megabytes": 64.0},
-            "alarms": {"stop": ()},
-            "logging": {"tensorboard": False, "wandb": ""},
-            "watchdog": {"stalled_after_seconds": 1800.0},
+            "checkpoint": {"every_steps": 100, "keep_last": 2},
+            # All of these as they are by default: --config.help lists them.
+            "trajectories": {},
+            "alarms": {},
+            "logging": {},
+            "watchdog": {},
         }
     )
 

@@ -100,17 +100,12 @@ def smollm2_135m() -> ConfigDict:
                 "every_steps": 0,
                 "limits": dict(limits),
             },
-            "checkpoint": {
-                "every_steps": 100,
-                "keep_last": 2,
-                "keep_best": 0,
-                "best_metric": "success",
-                "restore_from": "",
-            },
-            "trajectories": {"every_steps": 1, "groups": 1, "max_megabytes": 64.0},
-            "alarms": {"stop": ()},
-            "logging": {"tensorboard": False, "wandb": ""},
-            "watchdog": {"stalled_after_seconds": 1800.0},
+            "checkpoint": {"every_steps": 100, "keep_last": 2},
+            # All of these as they are by default: --config.help lists them.
+            "trajectories": {},
+            "alarms": {},
+            "logging": {},
+            "watchdog": {},
         }
     )
 

@@ -16,6 +16,11 @@ MAX_BYTES = 64 << 20
 _REWRITTEN = ".rewritten"
 
 
+def max_bytes_of(max_megabytes: float) -> int:
+    """``max_bytes`` of so many times 2**20 bytes."""
+    return max(1, int(max_megabytes * 2**20))
+
+
 class JsonLines:
     """One JSON object a line, each with the number of its ``step``, on disk as soon as it is written.
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rlagents.argument_checks import check_above, check_flag
-from rlagents.metrics.lines import JsonLines, json_number
+from rlagents.metrics.lines import JsonLines, json_number, max_bytes_of
 from rlagents.metrics.tensorboard import TensorBoardWriter
 from rlagents.metrics.wandb_run import WandbRun, check_wandb
 from rlagents.metrics.writer import MetricsWriter
@@ -45,7 +45,7 @@ class RunLog:
           ValueError: a value that is none of its kind.
         """
         check_logging(tensorboard=tensorboard, wandb=wandb, max_megabytes=max_megabytes)
-        max_bytes = max(1, int(max_megabytes * 2**20))
+        max_bytes = max_bytes_of(max_megabytes)
         after = first_step + bool(first_step)  # an evaluation comes before the checkpoint that a run goes on from
         with contextlib.ExitStack() as stack:
             self._metrics = stack.enter_context(
