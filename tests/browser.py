@@ -89,11 +89,11 @@ class Browser:
             self._hand_out(message)
 
     def wait(self, seconds):
-        """Let events come in for so long."""
+        """Let events come in for so long, and longer where one has begun to come: it is read to its end."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
-            if select.select([self._answers], [], [], left)[0]:
-                self._hand_out(self._next(end, "events"))
+            if b"\0" in self._unread or select.select([self._answers], [], [], left)[0]:
+                self._hand_out(self._next(time.monotonic() + _SECONDS, "an event that it had begun"))
 
     @contextlib.contextmanager
     def page(self, url, *, size="desktop", dark=False, ready="document.readyState === 'complete'"):
