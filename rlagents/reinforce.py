@@ -24,7 +24,7 @@ from rlagents.rollouts.driver import Rollout
 from rlagents.rollouts.members import TurnSampler
 from rlagents.rollouts.stored import from_document, to_document
 from rlagents.sampling import SamplingRule
-from rlagents.step_log import Line, StepLog, rollout_values
+from rlagents.step_log import Line, StepLog, rollout_values, skipped_lines
 from rlagents.timing import PhaseTimer
 from rlagents.trajectory_log import TrajectoryLog, TrajectoryOptions, held_out_lines
 from rlagents.types import Params
@@ -128,6 +128,8 @@ def reinforce(
             start, done, last = time.perf_counter(), step + 1, step + 1 == options.steps
             with timer.phase("rollout"):
                 sampled = ahead.take(step)
+            for line in skipped_lines(step, sampled.skipped):
+                bar.tell(line)
             if options.rollouts_ahead and not last:
                 ahead.begin(done)
             with timer.phase("collate"):

@@ -11,7 +11,7 @@ from rlagents import learner
 from rlagents.alarms import Raised, Watch
 from rlagents.metrics.run_log import RunLog
 from rlagents.rollouts.collate import padding_fraction
-from rlagents.rollouts.driver import Rollout
+from rlagents.rollouts.driver import Rollout, Skipped
 from rlagents.rollouts.trajectory import Trajectory
 from rlagents.timing import OneStepLate
 from rlagents.types import Batch, Kind, Metrics
@@ -95,6 +95,13 @@ def rollout_values(sampled: Rollout, batch: Batch, *, version: int) -> dict[str,
         "rollout/versions_behind": float(np.mean(behind)) if behind.size else 0.0,
         **{f"rollout/{name}": count for name, count in sampled.counts.items()},
     }
+
+
+def skipped_lines(step: int, skipped: Sequence[Skipped], *, max_lines: int = 3) -> list[str]:
+    """What a person is told of tasks that ``step`` (counted from 0) left out: a line each, and one for the rest."""
+    lines = [f"step {step + 1}: task {one.task_id!r} is skipped: {one.reason}" for one in skipped[:max_lines]]
+    left = len(skipped) - len(lines)
+    return lines + ([f"step {step + 1}: {left} more tasks are skipped"] if left else [])
 
 
 def uniform_groups(groups: Sequence[Sequence[Trajectory]]) -> float:

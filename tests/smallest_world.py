@@ -62,3 +62,10 @@ class OftenLost(Parity):
         if int(task.id) % 2 == 0:
             raise RuntimeError("no world")
         return super().start(task)
+
+
+class OftenLong(Parity):
+    """Opens every second task with more than a prompt may hold."""
+
+    def opening(self, task: Task) -> Opening:
+        return Opening([{"role": "user", "content": task.id * (40 if int(task.id) % 2 else 1)}])

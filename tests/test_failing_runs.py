@@ -14,7 +14,7 @@ from rlagents.learner import NonFiniteError
 from rlagents.metrics import read_lines, read_metrics
 from rlagents.rollouts.local_pool import LocalPool
 from tests import smallest_run
-from tests.smallest_world import AllEqual, NothingReadable, OftenLost, Parity
+from tests.smallest_world import AllEqual, NothingReadable, OftenLong, OftenLost, Parity
 
 WILD = learner.from_optax(optax.adam(10.0), optax.constant_schedule(10.0))
 """So large a rate that the first update makes another policy."""
@@ -118,3 +118,15 @@ def test_exit_codes(error, code, monkeypatch, capsys, tmp_path):
         train.main([sys.argv[0]])
     assert ended.value.code == code
     assert capsys.readouterr().err == "rlagents.train: x\n"
+
+
+def test_tasks_whose_prompt_is_too_long_are_told_and_counted_and_the_run_goes_on(tmp_path, capsys):
+    workdir = tmp_path / "run"
+    smallest_run.run(short(), workdir, environment=OftenLong())
+    told = [line for line in capsys.readouterr().out.splitlines() if " is skipped: " in line]
+    assert told
+    assert all("' is skipped: its prompt has " in line and "max_prompt_tokens is 16" in line for line in told)
+    rows = read_metrics(workdir / "metrics.jsonl")
+    assert len(rows) == 5
+    for row in rows:
+        assert row["tasks_skipped"] == sum(line.startswith(f"step {row['step'] + 1}: ") for line in told)

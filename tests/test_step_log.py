@@ -12,8 +12,8 @@ from rlagents.learner import NonFiniteError, StepReport
 from rlagents.metrics import each_metrics, read_lines, read_metrics
 from rlagents.metrics.run_log import RunLog
 from rlagents.rollouts.collate import collate
-from rlagents.rollouts.driver import Rollout
-from rlagents.step_log import Line, StepLog, rollout_values
+from rlagents.rollouts.driver import Rollout, Skipped
+from rlagents.step_log import Line, StepLog, rollout_values, skipped_lines
 from rlagents.types import Kind, Mean
 from tests.rollouts.test_collate import BUCKETS, trajectory
 
@@ -142,3 +142,11 @@ def test_shares_of_groups_and_turns_are_over_valid_members():
     assert values["garbled_turns"] == 0.2
     values = rollout_values(Rollout([[member(0.0, **gone)]], [], Counter()), batch, version=0)
     assert (values["uniform_groups"], values["garbled_turns"]) == (0.0, 0.0)
+
+
+def test_tasks_that_are_left_out_are_told_with_the_reason_and_the_rest_counted():
+    skipped = [Skipped(place, f"task {place}", "its prompt is too long") for place in range(5)]
+    first = [f"step 8: task 'task {place}' is skipped: its prompt is too long" for place in range(3)]
+    assert skipped_lines(7, skipped) == [*first, "step 8: 2 more tasks are skipped"]
+    assert skipped_lines(7, skipped[:3]) == first
+    assert skipped_lines(7, []) == []
