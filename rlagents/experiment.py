@@ -9,7 +9,7 @@ few lines of Python in a config file, never a name that the library has to know.
 
 import importlib.util
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -27,6 +27,7 @@ from rlagents.rollouts.chat import Chat
 from rlagents.rollouts.conditions import MemberMessages, same_for_all
 from rlagents.rollouts.experts import Demonstrator
 from rlagents.rollouts.informative import Informative, anything
+from rlagents.rollouts.trajectory import Trajectory
 from rlagents.types import Params
 
 MODULE_PREFIX = "rlagents_experiment_"
@@ -38,6 +39,16 @@ after observations, and as nobody sampled it, it bears no advantage and no loss.
 
 Config = Any
 """An ``ml_collections.ConfigDict``; its leaves have no static types."""
+
+
+StepValues = Callable[[Sequence[Sequence[Trajectory]]], Mapping[str, float]]
+"""Groups that a step learns from -> metrics for its line, beside those that every run has; host-side, no gradient."""
+
+
+def no_step_values(groups: Sequence[Sequence[Trajectory]]) -> Mapping[str, float]:
+    """Return no further metrics."""
+    del groups
+    return {}
 
 
 @dataclass(frozen=True)
@@ -59,6 +70,7 @@ class Experiment:
       member_messages: what differs between the members of a group in training.
       evaluation_messages: the same in evaluation.
       informative: which groups are worth training on, as far as ``rl.over_sample`` and ``rl.max_draws`` find them.
+      step_values: further metrics of each step's groups, such as :func:`rlagents.conditioning.conditioning`.
       forced_prefix: text that every model turn is made to begin with, in training and evaluation; see ``THINK_PREFIX``.
     """
 
@@ -77,6 +89,7 @@ class Experiment:
     member_messages: MemberMessages = same_for_all
     evaluation_messages: MemberMessages = same_for_all
     informative: Informative = anything
+    step_values: StepValues = no_step_values
     forced_prefix: str = ""
 
 

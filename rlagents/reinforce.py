@@ -150,6 +150,7 @@ def reinforce(
                 sampler.load(state.params, done)
             with timer.phase("log"):
                 values = rollout_values(sampled, batch, version=step) | placed
+                values |= experiment.step_values(sampled.groups)
             seconds = time.perf_counter() - start
             pace = values["tokens_sampled"] / seconds
             values |= {"seconds": seconds, "tokens_per_second": pace} | timer.take()

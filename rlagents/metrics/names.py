@@ -113,6 +113,22 @@ STAGES = (
 )
 """What the stages of a method report, in ``metrics.jsonl``."""
 
+CONDITIONS = (
+    MetricName(
+        "reward_low", "", "mean over members asked for a low reward; the share of successes where rewards are 0 and 1"
+    ),
+    MetricName("reward_high", "", "mean over members asked for a high reward"),
+    MetricName("reward_gap", "", "`reward_high` less `reward_low`"),
+    MetricName("mixed_groups", "groups", "with two members or more of each condition"),
+    MetricName("mixed_variance", "", "of rewards within these, mean over them"),
+    MetricName("mixed_variance_bound", "", "p (1 - p) gap^2 of these, unbiased: RC-GRPO, Proposition 4.3"),
+    MetricName("identical_groups", "share", "of groups of one condition whose members are all one trajectory"),
+    MetricName("peaked_groups", "groups", "of one condition, of which Proposition 4.2 says something"),
+    MetricName("peaked_identical", "share", "of these, whose members are all one trajectory"),
+    MetricName("peaked_identical_bound", "probability", "that they are, at least: Proposition 4.2, mean over them"),
+)
+"""What :func:`rlagents.conditioning.conditioning` says of a step, in ``metrics.jsonl``; missing where of nothing."""
+
 ALARMS = (
     MetricName("alarms", "alarms", "that are on"),
     MetricName("alarms/<alarm>", "", "1 while the alarm is on, 0 else"),
@@ -139,7 +155,7 @@ WARM_UP = tuple(
 """A line of ``warm_up.jsonl``, whose updates are one a step and whose loss is the negative log-likelihood, in nats."""
 
 _FILES = {
-    "metrics.jsonl": ((STEP, ""), (ROLLOUT, ""), (STAGES, r"(.+/)?"), (ALARMS, "")),
+    "metrics.jsonl": ((STEP, ""), (ROLLOUT, ""), (STAGES, r"(.+/)?"), (CONDITIONS, ""), (ALARMS, "")),
     "evaluations.jsonl": ((EVALUATION, ""),),
     "warm_up.jsonl": ((WARM_UP, ""),),
 }
@@ -157,6 +173,7 @@ def table() -> str:
         ("`metrics.jsonl`, a line a step", STEP + ALARMS),
         ("the same, of the rollout (0 where it is missing)", ROLLOUT),
         ("the same, of the method's stages", STAGES),
+        ("the same, of rewards that are asked for", CONDITIONS),
         ("`evaluations.jsonl`, a line an evaluation", EVALUATION),
     )
     lines = ["| metric | unit | meaning |", "| --- | --- | --- |"]
