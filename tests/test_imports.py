@@ -181,3 +181,18 @@ def test_environments_tools_and_reports_leave_jax_out_of_a_fresh_process():
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
+
+
+def test_programs_leave_judges_out_of_a_fresh_process():
+    """Libraries that take in torch where they find it are imported where they are asked for, not before."""
+    programs = [name for name in MODULES if part_of(name) in ("train", "evaluate", "report", "compilation")]
+    assert len(programs) > 3
+    program = (
+        "import importlib, sys\n"
+        f"for name in {programs}:\n"
+        "    importlib.import_module(name)\n"
+        f"    loaded = {NOWHERE} & set(sys.modules)\n"
+        "    assert not loaded, f'importing {name} loads {loaded}'\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr

@@ -7,7 +7,6 @@ from typing import Any
 
 from rlagents.argument_checks import check_above, check_flag
 from rlagents.metrics.lines import JsonLines, json_number, max_bytes_of
-from rlagents.metrics.tensorboard import TensorBoardWriter
 from rlagents.metrics.wandb_run import WandbRun, check_wandb
 from rlagents.metrics.writer import MetricsWriter
 
@@ -59,6 +58,9 @@ class RunLog:
             )
             self._metric_logs, self._evaluation_logs = [self._metrics.write], [self._evaluations.write]
             if tensorboard:
+                # Only here: the library takes in torch, where that is installed, and 200 MB with it.
+                from rlagents.metrics.tensorboard import TensorBoardWriter
+
                 for name, first, logs in (
                     ("metrics", first_step, self._metric_logs),
                     ("evaluations", after, self._evaluation_logs),
