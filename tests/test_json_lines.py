@@ -76,6 +76,30 @@ def test_killed_anywhere_and_resumed_the_files_are_those_of_a_run_never_interrup
     assert sorted(killed.parent.iterdir()) == sorted(files_of(killed))
 
 
+def test_a_resume_within_an_older_file_goes_on_in_it(tmp_path):
+    """Not in a new one beside it: what a run leaves does not tell how often it was killed."""
+    rows, whole, killed = [row(step) for step in range(8)], tmp_path / "whole" / "m.jsonl", tmp_path / "m.jsonl"
+    max_bytes = 4 * (len(json.dumps(rows[0])) + 1)
+    for path in (whole, killed):
+        write(path, rows, max_bytes=max_bytes)
+    write(killed, rows[2:], first_step=2, max_bytes=max_bytes)
+    assert contents(killed) == contents(whole)
+
+
+def test_a_line_that_lacks_nothing_but_its_end_is_whole_and_does_not_swallow_the_next(tmp_path):
+    path = tmp_path / "m.jsonl"
+    path.write_bytes(b'{"step": 0}\n{"step": 1}')
+    write(path, [{"step": 2}], first_step=2)
+    assert path.read_bytes() == b'{"step": 0}\n{"step": 1}\n{"step": 2}\n'
+
+
+def test_files_are_in_order_beyond_9999_of_them(tmp_path):
+    for number in (10000, 9999):
+        (tmp_path / f"m.{number}.jsonl").write_text(f'{{"step": {number}}}\n')
+    write(tmp_path / "m.jsonl", [{"step": 10001}, {"step": 10002}], first_step=10001, max_bytes=20)
+    assert [line["step"] for line in read_lines(tmp_path / "m.jsonl")] == [9999, 10000, 10001, 10002]
+
+
 def test_killed_while_it_was_opened(tmp_path, monkeypatch):
     """Files are mended from the newest back: wherever that ends, the next start finds a run's beginning."""
     rows = [row(step) for step in range(20)]

@@ -56,6 +56,20 @@ def test_a_tokenizer_that_drops_the_first_space_is_followed(words):
     assert "".join(TokenPieces(strips)(ids)) == strips(ids)
 
 
+@given(ids=st.lists(st.integers(0, 3), max_size=8), text=st.randoms(use_true_random=False))
+@settings(max_examples=draws(100), deadline=None)
+def test_pieces_join_to_the_text_however_it_comes_from_the_tokens(ids, text):
+    """Here any tokens may spell anything, and what some spell is no part of what they spell with another."""
+    spelt = {}
+
+    def decode(ids):
+        return spelt.setdefault(tuple(ids), "".join(text.choices("ab", k=len(ids))))
+
+    pieces = TokenPieces(decode)(ids)
+    assert len(pieces) == len(ids)
+    assert "".join(pieces) == (decode(ids) if ids else "")
+
+
 def test_a_token_is_decoded_alone_once():
     calls = []
 
