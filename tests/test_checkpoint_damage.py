@@ -98,6 +98,21 @@ def test_the_manifest_is_the_last_file_written(tmp_path, monkeypatch):
     assert seen == [("writing-3", files_of(tmp_path / "3"))]
 
 
+def test_the_name_of_a_checkpoint_goes_to_the_disk_after_the_names_in_it(tmp_path, monkeypatch):
+    folder, synced = folders.begin(tmp_path, 3), []
+    (folder / "state").mkdir()
+    monkeypatch.setattr(folders, "sync_folder", synced.append)
+    folders.complete(folder)
+    assert synced == [folder / "state", folder, tmp_path]
+
+
+def test_only_a_folder_with_the_name_of_a_step_is_a_checkpoint(tmp_path):
+    for name in ("12", "3", "007", "4.orbax", "-1", "writing-5", "deleting-6", "damaged-7"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "8").touch()
+    assert folders.steps_in(tmp_path) == [3, 12]
+
+
 def test_none_that_is_whole_is_an_error_and_never_a_fresh_run(copied):
     for step in (1, 2):
         (copied / str(step) / "record.json").unlink()
@@ -118,7 +133,7 @@ def test_one_set_aside_earlier_still_says_that_there_was_a_run(copied):
 
 
 def test_a_second_damaged_one_of_the_same_step_gets_a_name_of_its_own(copied):
-    for name in ("damaged-2", "damaged-2-2"):
+    for name in ("damaged-2", "damaged-2-2", "damaged-2-3"):
         with Checkpoints(copied) as checkpoints:
             assert checkpoints.set_aside(2).name == name
         shutil.copytree(copied / "1", copied / "2")

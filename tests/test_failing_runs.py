@@ -1,5 +1,6 @@
 """Runs made to fail, each in one way: the alarm for it is shown, written and counted, and can stop the run."""
 
+import errno
 import sys
 from unittest import mock
 
@@ -10,6 +11,8 @@ from rlagents import learner, train
 from rlagents.alarms import ALARM_NAMES, AlarmError
 from rlagents.checkpoints import CheckpointError
 from rlagents.compilation import programs_kept
+from rlagents.durable import WriteError
+from rlagents.interruption import Interrupted
 from rlagents.learner import NonFiniteError
 from rlagents.metrics import read_lines, read_metrics
 from rlagents.rollouts.local_pool import LocalPool
@@ -105,19 +108,39 @@ def test_an_alarm_stops_the_run_with_a_checkpoint_that_it_can_go_on_from(tmp_pat
     assert "step 6/12  " in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("error", "code"), [(AlarmError("x"), 3), (NonFiniteError("x"), 3), (CheckpointError("x"), 2)], ids=repr
-)
-def test_exit_codes(error, code, monkeypatch, capsys, tmp_path):
+def end_with(error, monkeypatch, tmp_path):
+    """The program, whose training ends so."""
     config = short()
     monkeypatch.setattr(train, "read_options", lambda: (config, smallest_run.build(config), tmp_path / "run"))
     monkeypatch.setattr(train, "assemble", mock.Mock())
     monkeypatch.setattr(train, "check_restore_from", mock.Mock())
     monkeypatch.setattr(train, "train", mock.Mock(side_effect=error))
+    train.main([sys.argv[0]])
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(AlarmError("x"), 3), (NonFiniteError("x"), 3), (CheckpointError("x"), 2), (WriteError(errno.ENOSPC, "x"), 2)],
+    ids=repr,
+)
+def test_exit_codes(error, code, monkeypatch, capsys, tmp_path):
     with pytest.raises(SystemExit) as ended:
-        train.main([sys.argv[0]])
+        end_with(error, monkeypatch, tmp_path)
     assert ended.value.code == code
     assert capsys.readouterr().err == "rlagents.train: x\n"
+
+
+def test_a_run_that_was_asked_to_stop_says_how_to_go_on_and_ends_with_75(monkeypatch, capsys, tmp_path):
+    with pytest.raises(SystemExit) as ended:
+        end_with(Interrupted("saved after step 3"), monkeypatch, tmp_path)
+    assert ended.value.code == 75
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("saved after step 3; start again with the same command to go on\n", "")
+
+
+def test_a_mistake_of_ours_is_not_put_down_to_the_disk(monkeypatch, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        end_with(FileNotFoundError(errno.ENOENT, "x"), monkeypatch, tmp_path)
 
 
 def test_tasks_whose_prompt_is_too_long_are_told_and_counted_and_the_run_goes_on(tmp_path, capsys):

@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -96,10 +97,11 @@ def test_what_is_refused_is_not_locked_either(tmp_path):
 
 def test_a_start_that_was_taken_away_is_taken_up(tmp_path):
     """After the lock and before config.json, which may be there in part."""
-    (tmp_path / "lock").write_text("process 1 on nowhere\n")
+    (tmp_path / "lock").write_text(f"process 1 on {'a machine whose name is long' * 10}\n")
     (tmp_path / "config.json.unfinished").write_text("{")
     with claimed(tmp_path, ConfigDict(CONFIG)):
         assert json.loads((tmp_path / "config.json").read_text())["seed"] == 0
+        assert (tmp_path / "lock").read_text() == f"process {os.getpid()} on {socket.gethostname()}\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "lock"]
 
 
