@@ -16,17 +16,21 @@ from tests.rollouts.test_pool import Asker, is_fault
 from tests.rollouts.worlds import CountingEnvironment
 
 
+def kill_server(pool, workers):
+    """Returns when it has taken its workers along."""
+    os.kill(pool._server._process.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 20
+    while any(os.path.exists(f"/proc/{pid}") for pid in workers):
+        assert time.monotonic() < deadline, "a worker outlived its server"
+        time.sleep(0.05)
+
+
 def test_the_server_s_death_takes_its_workers_along_and_nobody_else():
     with ProcessPool(CountingEnvironment(), num_workers=2) as pool:
         asker = Asker(pool)
         first, second = asker.start(), asker.start()
         asker.said(first, "add 4")
-        workers = [int(asker.said(asker.start(), "pid")) for _ in range(2)]
-        os.kill(pool._server._process.pid, signal.SIGKILL)
-        deadline = time.monotonic() + 20
-        while any(os.path.exists(f"/proc/{pid}") for pid in workers):
-            assert time.monotonic() < deadline, "a worker outlived its server"
-            time.sleep(0.05)
+        kill_server(pool, [int(asker.said(asker.start(), "pid")) for _ in range(2)])
         assert asker.said(first, "add 0") == "total 4"
         assert asker.said(second, "add 1") == "total 1"
         assert (pool.counts["servers_restarted"], pool.counts["workers_replaced"]) == (1, 2)
@@ -51,6 +55,16 @@ def test_a_server_that_cannot_live_is_not_restarted_for_ever():
         with pytest.raises(RuntimeError, match="supervisor") as error:
             asker.wait(pool.opening(deadly))
         assert "the server of tool workers died 4 times in a row" in str(error.value.__cause__)
+
+
+def test_a_server_that_dies_now_and_then_is_restarted_each_time():
+    with ProcessPool(CountingEnvironment(), num_workers=1) as pool:
+        asker = Asker(pool)
+        episode = asker.start()
+        for deaths in range(1, 5):
+            kill_server(pool, [asker.pid()])
+            assert asker.said(episode, "add 1") == f"total {deaths}"
+            assert pool.counts["servers_restarted"] == deaths
 
 
 def test_a_worker_needs_half_of_its_memory_for_what_it_is_asked():

@@ -29,15 +29,18 @@ def test_a_folder_that_was_deleted_is_left(tmp_path, monkeypatch):
 
 def test_handlers_masks_variables_and_timers_are_put_back(monkeypatch):
     monkeypatch.setenv("RLAGENTS_TEST_VARIABLE", "before")
+    mask = os.umask(0o027)
     surroundings = Surroundings()
     try:
+        os.umask(0o777)
         os.environ["RLAGENTS_TEST_VARIABLE"] = "after"
         os.environ["RLAGENTS_TEST_OTHER"] = "new"
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
         signal.setitimer(signal.ITIMER_VIRTUAL, 1000)
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
     finally:
-        assert surroundings.restore() is None
+        restored = surroundings.restore(), os.umask(mask)
+    assert restored == (None, 0o027)
     assert os.environ["RLAGENTS_TEST_VARIABLE"] == "before"
     assert "RLAGENTS_TEST_OTHER" not in os.environ
     assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
