@@ -60,6 +60,8 @@ def test_a_trajectory_is_opened_from_the_table_and_a_token_told_under_the_pointe
     told = dict(zip(page.texts("#tip dt"), page.texts("#tip dd"), strict=True))
     assert told.keys() == {"token", "advantage", "log-prob", "entropy", "ratio", "mask"}
     assert told["mask"] == "trained"
+    tint = page.value("document.querySelector('.tokens .token:nth-child(3)').className")
+    assert ("plus" if float(told["advantage"]) > 0 else "minus") in tint
     assert abs(float(told["ratio"]) - 1) < 0.2
     assert float(told["log-prob"].split()[0]) <= 0
     assert told["entropy"].endswith(" nats")

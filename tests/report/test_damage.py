@@ -16,7 +16,7 @@ def test_damaged_lines_are_skipped_and_counted(tmp_path, capsys):
     folder = write_run(tmp_path / "run", steps=4)
     for name, text in (
         ("metrics.jsonl", '{"step": 4, "rew'),
-        ("alarms.jsonl", "no JSON\n"),
+        ("alarms.jsonl", "no JSON\nnor this\n"),
         (
             "trajectories.jsonl",
             '{"step": 4, "task": "x", "stream": 1, "opening": [], "members": []}\n{"step": 5}\n[]\n',
@@ -29,9 +29,9 @@ def test_damaged_lines_are_skipped_and_counted(tmp_path, capsys):
     with (folder / "trajectories.jsonl").open("a") as file:
         file.write(json.dumps(line) + "\n")
     found = report(folder).index
-    assert found["runs"][0]["damaged"] == {"alarms.jsonl": 1, "metrics.jsonl": 1, "trajectories.jsonl": 4}
+    assert found["runs"][0]["damaged"] == {"alarms.jsonl": 2, "metrics.jsonl": 1, "trajectories.jsonl": 4}
     assert len(found["groups"]["step"]) == 4 + 3 * 4
-    assert "6 damaged lines skipped" in capsys.readouterr().out
+    assert "7 damaged lines skipped" in capsys.readouterr().out
 
 
 def test_rotated_files_are_read_whole(tmp_path):

@@ -1,6 +1,8 @@
 """The file without a browser: what it holds, what it refuses, and that no text in it is markup."""
 
 import base64
+import gzip
+import json
 import re
 
 import numpy as np
@@ -10,6 +12,7 @@ from rlagents.metrics import JsonLines
 from rlagents.metrics.names import ALARMS, EVALUATION, ROLLOUT, STAGES, STEP
 from rlagents.report import configs
 from rlagents.report.curves import MOST_POINTS, bin_width, curves, meanings, panels
+from rlagents.report.pages import Pages
 from rlagents.report.reading import read_run
 from tests.report.reading import report
 from tests.report.synthetic import HOSTILE_TOOL, HOSTILE_TURN, group, write_run
@@ -74,6 +77,10 @@ def test_a_task_named_like_markup_does_not_end_its_element(tmp_path):
     found = report(folder)
     assert HOSTILE_TOOL in found.index["tasks"]
     assert not [tag for tag, _ in found.tags if tag == "img"]
+    # A browser takes more for the end of an element than the parser of these tests does: no "<" is left at all.
+    data = [name for name in found.scripts if name != "program"]
+    assert {"index", "text-0", "tokens-0"} <= set(data)
+    assert not [name for name in data if set("<>&") & set(found.scripts[name])]
 
 
 def test_the_index_says_what_was_there(document, runs):
@@ -115,6 +122,33 @@ def test_statistics_of_groups_are_those_of_their_members(document):
         assert std == pytest.approx(np.std(rewards), abs=1e-5)
 
 
+def test_a_lost_member_has_no_score_and_weighs_nothing():
+    line, pages = group(0, 0, "t", np.random.default_rng(0)), Pages()
+    rewards = [member["reward"] for member in line["members"]]
+    line["members"][1].update(reward=None, lost="its worker died")
+    line["members"][2].update(reward="nan")
+    pages.add(0, "training", line)
+    found = {name: column[0] for name, column in pages.index.items()}
+    assert found["rewards"] == [rewards[0], None, None, rewards[3]]
+    assert (found["mean"], found["lost"]) == (pytest.approx((rewards[0] + rewards[3]) / 2), 1)
+
+
+def test_a_text_is_kept_once_and_comes_back_wherever_it_stood():
+    pages, draw = Pages(), np.random.default_rng(0)
+    lines = [group(step, step, "t", draw) for step in range(3)]
+    for line in lines:
+        pages.add(0, "training", line)
+    pages.finish()
+    page = json.loads(gzip.decompress(base64.b64decode(pages.texts[0])))
+    assert len(set(page["texts"])) == len(page["texts"])
+    for line, shown in zip(lines, page["groups"], strict=True):
+        for wrote, stands in [(line, shown), *zip(line["members"], shown["members"], strict=True)]:
+            name = "opening" if wrote is line else "messages"
+            assert [page["texts"][message["content"]] for message in stands[name]] == [
+                message["content"] for message in wrote[name]
+            ]
+
+
 def test_a_long_run_is_thinned_and_says_so():
     rows = [{"step": step, "x": step if step != 5 else "nan"} for step in range(4 * MOST_POINTS)]
     width = bin_width(len(rows))
@@ -123,6 +157,8 @@ def test_a_long_run_is_thinned_and_says_so():
     assert len(curve["x"]) == MOST_POINTS
     assert (curve["y"][0], curve["low"][0], curve["high"][0]) == (1.5, 0, 3)
     assert curve["y"][1] == pytest.approx((4 + 6 + 7) / 3, abs=1e-4)
+    assert curve["x"][:3] == [0, 4, 8]
+    assert [bin_width(steps) for steps in (0, MOST_POINTS, MOST_POINTS + 1)] == [1, 1, 2]
     assert curves(rows[5:6], 1)["x"] == {"x": [5], "y": [None]}
 
 
@@ -143,6 +179,14 @@ def test_every_known_metric_has_its_panel_and_its_meaning():
 def test_runs_without_a_config_stand_alone():
     assert configs.sets([{}, {}, {"seed": "1", "a": "2"}, {"seed": "2", "a": "2"}]) == [[0], [1], [2, 3]]
     assert configs.leaves({"a": {"b": [1], "c": {}}}) == {"a.b": "[1]", "a.c": "{}"}
+
+
+def test_the_seed_is_the_last_that_differs_and_tells_no_set_from_another():
+    of_runs = [{"a": value, "b": "0", "seed": value, "z": value} for value in "12"]
+    different = configs.differing(of_runs)
+    assert different == ["a", "z", "seed"]
+    assert configs.label(of_runs[1], different, "two") == "a 2, z 2"
+    assert configs.label(of_runs[1], ["seed"], "two") == "two"
 
 
 def test_prefixes_of_metrics_are_panels():
