@@ -28,6 +28,7 @@ from rlagents.methods import (
     truncated_sequence_weights,
     truncated_token_weights,
 )
+from rlagents.problems import ConfigError
 from rlagents.rollouts.conditions import fixed, reward_goal, stratified
 from rlagents.rollouts.members import Limits
 from rlagents.workdir import claim_workdir
@@ -99,7 +100,7 @@ def test_bad_values_are_refused(values, said, experiment, no_workers):
 @pytest.mark.parametrize(
     "values",
     [
-        {"seed": 2**32 - 1},
+        {"seed": 2**32 - 1, "evaluation.samples_per_task": 16},
         {"rl.steps": 0, "rule.temperature": 0.0},
         {"rl.group_size": 4, "rl.members_per_micro_batch": 2},
         {"rl.over_sample": 3, "rl.max_draws": 5},
@@ -116,6 +117,16 @@ def test_bad_values_are_refused(values, said, experiment, no_workers):
 )
 def test_what_works_is_taken(values, experiment, no_workers):
     machinery.assemble(changed(values), experiment).close()
+
+
+def test_all_counts_that_are_wrong_are_told():
+    with pytest.raises(ConfigError) as caught:
+        config_checks.check_counts(changed({"seed": -1, "rl.steps": -2, "rl.epochs": 0}))
+    assert [line.partition(";")[0] for line in sorted(caught.value.lines)] == [
+        "rl.epochs is 0",
+        "rl.steps is -2",
+        "seed is -1",
+    ]
 
 
 def test_several_processes_pack_no_micro_batches(experiment, no_workers, monkeypatch):

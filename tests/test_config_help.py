@@ -119,6 +119,13 @@ def test_what_a_file_leaves_out_is_written_into_its_config_and_can_be_set(at_the
     assert config.experiment.to_dict() == {"file": CONFIG_FILE, "argument": None}
 
 
+def test_what_a_file_says_is_not_written_over():
+    config = ConfigDict({"workers": {"max_retries": 0, "retry_seconds": 9.0}})
+    complete(config)
+    assert (config.workers.max_retries, config.workers.retry_seconds) == (0, 9.0)
+    assert config.workers.worker_memory_bytes == defaults()["workers.worker_memory_bytes"]
+
+
 def test_a_stored_config_is_the_config_that_was_stored(at_the_root, tmp_path):
     config = parsed("experiments/rc_grpo/bfcl.py:smollm2-135m")
     assert config.experiment.argument == "smollm2-135m"
