@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the whole check: style, types, tests. Makes its own virtual environment.
 #   bash launch/test.sh [--full] [pytest arguments]
-# --full draws five times as many examples for every property, and tries all wrong edits of tests/mutations.py. PYTHON
+# --full draws five times as many examples for every property, and tries all wrong edits of tests/mutate.py. PYTHON
 # chooses the interpreter, VENV the environment's folder. A process a core runs tests, four at most: each takes up to
 # 5 GB.
 set -euo pipefail

@@ -20,7 +20,8 @@ class Mutation(NamedTuple):
 
 
 def _in(file: str, tests: str, *edits: tuple) -> list[Mutation]:
-    return [Mutation(f"rlagents/{file}.py", old, new, tests, chosen, *times) for old, new, chosen, *times in edits]
+    path = f"rlagents/{file}" if "." in file else f"rlagents/{file}.py"
+    return [Mutation(path, old, new, tests, chosen, *times) for old, new, chosen, *times in edits]
 
 
 _ESTIMATORS = "test_rewards_and_baselines.py"
@@ -200,7 +201,7 @@ MUTATIONS = [
         ("ddof=1, epsilon=1e-6),\n            soften", "ddof=0, epsilon=1e-6),\n            soften",
          "calib_adv" + FLOAT32),
     ),
-    # what runs write, and what watches them
+    # distances of the policy
     *_in(
         "types",
         "tests/test_learner_distances.py",
@@ -216,38 +217,6 @@ MUTATIONS = [
         "tests/test_learner_distances.py",
         ("jnp.expm1(to_rollout) - to_rollout", "jnp.expm1(-to_rollout) + to_rollout", "those_of_numpy"),
         ("policy = jax.lax.stop_gradient(policy)", "pass", "mask_hides"),
-    ),
-    *_in(
-        "metrics/lines",
-        "tests/test_json_lines.py",
-        ('row["step"] < first_step', 'row["step"] <= first_step', "never_interrupted"),
-        ("            if file != path:\n", "            if False:\n", "never_interrupted"),
-    ),
-    *_in(
-        "metrics/run_log",
-        "tests/test_run_log.py",
-        ("after = first_step + bool(first_step)", "after = first_step", "is_kept"),
-    ),
-    *_in(
-        "metrics/tensorboard",
-        "tests/test_run_log.py",
-        ("step=first_step, session_log=begun", "step=first_step", "after_a_kill"),
-    ),
-    *_in(
-        "alarms/alarm",
-        "tests/test_alarms.py",
-        ("begins=in_a_row == alarm.patience", "begins=in_a_row >= alarm.patience", "beyond_the_bound"),
-        ("math.isfinite(value) and value > 0", "math.isfinite(value)", "remembered"),
-    ),
-    *_in(
-        "alarms/watch",
-        "tests/test_alarms.py",
-        ("if reading.begins and", "if reading.on and", "by_its_own_sickness"),
-    ),
-    *_in(
-        "watchdog",
-        "tests/test_watchdog.py",
-        ("self._since += late", "pass", "slept"),
     ),
 ]  # fmt: skip
 

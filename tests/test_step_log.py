@@ -100,6 +100,7 @@ def test_an_alarm_is_told_written_and_counted_and_after_a_resume_it_is_not_raise
         return read_metrics(tmp_path / "metrics.jsonl")
 
     stopped = steps(0, 4)
+    assert stopped is not None
     assert (stopped.step, stopped.alarm) == (1, "ratio_exploded")
     assert lines == [str(stopped)]
     whole = written()
