@@ -81,6 +81,8 @@ def check_experiment(config: Config, experiment: Experiment, *, trains: bool) ->
             problems.ask(config_checks.check_buckets, config, limits)
         problems.ask(experiment_checks.check_off_policy, config, experiment)
         problems.ask(experiment_checks.check_group_size, config, experiment)
+    if trains:
+        problems.ask(experiment_checks.check_learning_rates, config, experiment)
     problems.ask(experiment_checks.check_tasks, config, experiment, trains=trains)
     if not problems.lines:
         if trains and config.supervised.steps:

@@ -1,5 +1,6 @@
 """The two options that every program has, and what is made from them."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from rlagents.experiment import Config, Experiment, load_experiment, load_module
 from rlagents.overrides import config_files, explained
 from rlagents.problems import Problems
 from rlagents.stored_config import note_origin, origin_of, read_stored_config
+
+# Config files import transformers, which else tells every run that torch is missing, before anything of ours.
+os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 
 CONFIG = config_flags.DEFINE_config_file("config", None, "Python file with get_config() and build(config).")
 WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.")

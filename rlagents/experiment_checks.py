@@ -3,8 +3,11 @@
 Every function raises ValueError with one line that names what is wrong; see ``config_checks`` for the numbers.
 """
 
+import math
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from rlagents.experiment import Config, Experiment
 from rlagents.facts import Task
@@ -38,6 +41,20 @@ def check_tasks(config: Config, experiment: Experiment, *, trains: bool) -> None
             raise ValueError(
                 f"train_stream of build(config) has no first task ({error}); give it at least one."
             ) from error
+
+
+def check_learning_rates(config: Config, experiment: Experiment) -> None:
+    """Both optimizers have a rate that is a number and not negative, at the first, last and some updates between."""
+    of_rl = config.rl.steps and config.rl.steps * config.rl.epochs * config.rl.updates_per_batch
+    phases = {"supervised_optimizer": (experiment.supervised_optimizer, config.supervised.steps)}
+    for name, (optimizer, updates) in (phases | {"optimizer": (experiment.optimizer, of_rl)}).items():
+        for update in np.unique(np.linspace(0, updates - 1, 9, dtype=int)) if updates else ():
+            rate = float(optimizer.learning_rate(int(update)))
+            if not 0 <= rate < math.inf:
+                raise ValueError(
+                    f"{name} of build(config) has the learning rate {rate:g} at update {update}; give a schedule of "
+                    "numbers >= 0."
+                )
 
 
 def check_off_policy(config: Config, experiment: Experiment) -> None:

@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 
 from experiments.quickstart import procedural
 from experiments.rc_grpo import bfcl
-from rlagents import config_checks, config_sections, machinery, section_checks
+from rlagents import config_checks, config_sections, learner, machinery, section_checks
 from rlagents.command_line import _explained
 from rlagents.experiment import load_experiment
 from rlagents.methods import (
@@ -248,6 +248,22 @@ def test_tasks_that_are_not_there_are_refused(experiment, no_workers):
         ({"train_stream": unknown_levels}, "has no first task (levels are taken from [1], got [7].)"),
     ):
         assert said in refusal(small_config(), dataclasses.replace(experiment, **parts))
+
+
+@pytest.mark.parametrize("rate", [-1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("part", ["optimizer", "supervised_optimizer"])
+def test_learning_rates_that_are_none_are_refused(part, rate, experiment, no_workers):
+    # It goes wrong in the last update alone.
+    last = (changed({}).rl.steps if part == "optimizer" else small_config().supervised.steps) - 1
+    wrong = learner.make_optimizer(lambda update: rate if update == last else 0.1)
+    said = refusal(small_config(), dataclasses.replace(experiment, **{part: wrong}))
+    assert (
+        said
+        == f"{part} of build(config) has the learning rate {rate:g} at update {last}; give a schedule of numbers >= 0."
+    )
+    machinery.assemble(
+        changed({"rl.steps": 0, "supervised.steps": 0}), dataclasses.replace(experiment, **{part: wrong})
+    ).close()
 
 
 def test_the_environment_bounds_the_turns(experiment, no_workers):

@@ -196,3 +196,17 @@ def test_programs_leave_judges_out_of_a_fresh_process():
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("first", "said"), [("sys", "PyTorch was not found"), ("rlagents.command_line", "")])
+def test_nobody_is_told_that_torch_is_missing(first, said):
+    program = (
+        "import importlib.util, sys\n"
+        "find = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda name, package=None: None if name == 'torch' else find(name, package)\n"
+        f"import {first}\n"
+        "import transformers\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert (said in done.stderr) if said else done.stderr == ""
