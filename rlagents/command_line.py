@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from absl import flags
@@ -28,6 +29,12 @@ _WANTED = (
     "--config takes a Python file with get_config() and build(config), such as experiments/quickstart/*.py, or the "
     "config.json of a run."
 )
+
+
+def check_words(argv: Sequence[str]) -> None:
+    """Refuse what is left of a command line without its options. Raises ValueError."""
+    if len(argv) > 1:
+        raise ValueError(f"unknown arguments {' '.join(argv[1:])}; options begin with --.")
 
 
 class _ConfigParser(ConfigFileFlagParser):

@@ -13,7 +13,7 @@ from pathlib import Path
 from absl import app, flags, logging
 
 from rlagents.checkpoints import Checkpoints
-from rlagents.command_line import parse_flags, read_options
+from rlagents.command_line import check_words, parse_flags, read_options
 from rlagents.compilation import programs_kept_by
 from rlagents.first_weights import COPIED, REINFORCED, WARM_UP, placed_params
 from rlagents.machinery import Machinery, assemble
@@ -24,9 +24,8 @@ STEP = flags.DEFINE_integer("step", None, "Steps of RL after which to evaluate; 
 
 def main(argv: list[str]) -> None:
     """Read the command line, evaluate, print. Exits 2 for what the user has to mend."""
-    if len(argv) > 1:
-        raise app.UsageError(f"unknown arguments {argv[1:]}; options begin with --")
     try:
+        check_words(argv)
         config, experiment, workdir = read_options(trains=False)
         machinery = assemble(config, experiment, trains=False)
         try:

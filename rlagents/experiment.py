@@ -8,6 +8,8 @@ few lines of Python in a config file, never a name that the library has to know.
 """
 
 import importlib.util
+import inspect
+import reprlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -112,15 +114,19 @@ def load_module(path: str | Path) -> ModuleType:
 def load_experiment(path: str | Path, config: Config) -> Experiment:
     """Run ``build(config)`` of the config file at ``path``.
 
-    Raises ``ValueError`` if the file has no ``build``, or if ``build`` asks for a key that the config does not have;
-    whatever else ``build`` raises passes through.
+    Raises ``ValueError`` if the file has no ``build`` of one argument, if ``build`` asks for a key that the config does
+    not have, or if it returns something else than an experiment; whatever else ``build`` raises passes through.
     """
     path = Path(path).resolve()
     module = load_module(path)
     if not hasattr(module, "build"):
         raise ValueError(f"{path} has no build(config); add one that returns an rlagents.experiment.Experiment.")
     try:
-        return module.build(config)
+        inspect.signature(module.build).bind(config)
+    except TypeError as error:
+        raise ValueError(f"build of {path} takes one argument, the config ({error}).") from error
+    try:
+        built = module.build(config)
     except (AttributeError, KeyError) as error:
         if not _raised_by_config(error):
             raise
@@ -130,6 +136,11 @@ def load_experiment(path: str | Path, config: Config) -> Experiment:
             f"build(config) of {path} asks for {said.splitlines()[0]}, which the config does not have; add it in "
             f"get_config(), which now has {', '.join(config)}."
         ) from error
+    if not isinstance(built, Experiment):
+        raise ValueError(
+            f"build(config) of {path} returned {reprlib.repr(built)}; expected an rlagents.experiment.Experiment."
+        )
+    return built
 
 
 def _raised_by_config(error: BaseException) -> bool:

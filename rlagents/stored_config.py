@@ -44,7 +44,7 @@ def read_stored_config(path: Path) -> Config:
         stored = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror}); give the config.json of a run.") from error
-    except ValueError as error:  # what is no UTF-8 raises a kind of ValueError, too
+    except (ValueError, RecursionError) as error:  # what is no UTF-8 raises a kind of ValueError, too
         raise ValueError(f"{path} is damaged ({error}); give the run's config file and changes instead.") from error
     origin = stored.get(ORIGIN) if isinstance(stored, Mapping) else None
     file = origin.get("file") if isinstance(origin, Mapping) else None

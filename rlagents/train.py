@@ -20,7 +20,7 @@ from absl import app, flags, logging
 
 from rlagents.alarms import AlarmError
 from rlagents.checkpoints import CheckpointError
-from rlagents.command_line import parse_flags, read_options
+from rlagents.command_line import check_words, parse_flags, read_options
 from rlagents.compilation import Compilations, compilers_memory_returned, described, planned_programs, programs_kept_by
 from rlagents.durable import of_the_disk
 from rlagents.first_weights import check_restore_from, finished
@@ -49,10 +49,9 @@ def main(argv: list[str]) -> None:
     itself failed: an alarm that stops the run, or updates that were not finite; with 75 where it was asked to stop, and
     has saved.
     """
-    if len(argv) > 1:
-        raise app.UsageError(f"unknown arguments {argv[1:]}; options begin with --")
     with compilers_memory_returned(), contextlib.ExitStack() as stack:
         try:
+            check_words(argv)
             config, experiment, workdir = read_options()
             if finished(workdir, config):
                 print(f"{workdir} is finished: all its steps are done, nothing is left to do.", flush=True)

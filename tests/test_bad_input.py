@@ -91,6 +91,15 @@ def config_file(folder, replaced="", changes="pass"):
         (["--config.mesh.tensor=3"], "the mesh data=1 x fsdp=1 x tensor=3 takes 3 devices, but there are 8"),
         (["--config.seed=-1"], "seed is -1"),
         (["--nonsense=1"], "nonsense"),
+        (["stray", "words"], "unknown arguments stray words; options begin with --"),
+        (
+            ["--config.mesh.fsdp=8", "--config.rl.learning_rate=-1"],
+            "optimizer of build(config) has the learning rate -",
+        ),
+        (
+            ["--config.mesh.fsdp=8", "--config.rl.learning_rate=nan"],
+            "optimizer of build(config) has the learning rate nan",
+        ),
     ],
 )
 def test_options(options, said, workdir):
@@ -212,6 +221,27 @@ def test_more_keys_and_values_than_there_is_memory(tmp_path, workdir):
     said = refused(workdir, config_file(tmp_path, changes=changes))
     assert "sampler.num_rows is 8000000000, of 64 tokens each" in said
     assert "GB for each of 8 devices, and this machine has" in said
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        ("def build(config): return 7", "returned 7; expected an rlagents.experiment.Experiment"),
+        ("def build(): return 7", "takes one argument, the config (too many positional arguments)"),
+        ("", "has no build(config); add one"),
+    ],
+)
+def test_what_builds_no_experiment(build, said, tmp_path, workdir):
+    file = tmp_path / "mine.py"
+    file.write_text(f"from experiments.quickstart.procedural import get_config\n{build}\n")
+    assert said in refused(workdir, f"--config={file}", "--config.mesh.fsdp=8")
+    assert not workdir.exists()
+
+
+def test_a_stored_config_that_is_nested_without_end(tmp_path, workdir):
+    file = tmp_path / "config.json"
+    file.write_text("[" * 100_000)
+    assert f"{file} is damaged (maximum recursion depth exceeded" in refused(workdir, f"--config={file}")
 
 
 def test_no_prompt_fits_its_budget(tmp_path, workdir):

@@ -14,7 +14,7 @@ from experiments.quickstart import procedural
 from experiments.rc_grpo import bfcl
 from rlagents import config_checks, config_sections, learner, machinery, section_checks
 from rlagents.command_line import _explained
-from rlagents.experiment import load_experiment
+from rlagents.experiment import load_experiment, load_module
 from rlagents.methods import (
     chain,
     clipped_surrogate,
@@ -280,7 +280,7 @@ def test_an_environment_of_the_config_file_is_refused(experiment, tmp_path):
         "class Mine(BfclEnvironment): pass\n"
         "def build(config): return Mine()\n"
     )
-    other = dataclasses.replace(experiment, environment=load_experiment(file, None))
+    other = dataclasses.replace(experiment, environment=load_module(file).build(None))
     said = refusal(changed({"supervised.steps": 0}), other)
     assert "class Mine is defined in the config file" in said
     assert str(file) in said
