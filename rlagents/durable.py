@@ -10,6 +10,7 @@ UNFINISHED = ".unfinished"
 """Ends the name of a file that is being written; what is left of one after a kill is overwritten by the next."""
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_IN_THE_WAY = (errno.EISDIR, errno.ENOTDIR, errno.EEXIST)
 _LOCKED = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
@@ -75,8 +76,11 @@ def sync_folder(folder: Path) -> None:
 
 
 def of_the_disk(error: BaseException) -> bool:
-    """Whether the disk is to blame, and not the code: it is full, may not be written to, or fails."""
-    return isinstance(error, OSError) and error.errno in (*_FULL, *_LOCKED, errno.EIO)
+    """Whether the disk, or what lies there, is to blame, and not the code: something could not be written, or the disk
+    is full, may not be written to, or fails."""
+    return isinstance(error, WriteError) or (
+        isinstance(error, OSError) and error.errno in (*_FULL, *_LOCKED, errno.EIO)
+    )
 
 
 def _remedy(error: OSError) -> str:
@@ -84,4 +88,6 @@ def _remedy(error: OSError) -> str:
         return "make room, and start again: what was written before is whole."
     if error.errno in _LOCKED:
         return "give a folder that this user may write to."
+    if error.errno in _IN_THE_WAY:
+        return "move away what lies there, and start again: what was written before is whole."
     return "see to the disk, and start again: what was written before is whole."

@@ -79,7 +79,10 @@ def test_a_full_disk_leaves_the_old_file_and_gives_the_room_back(tmp_path):
         (errno.EDQUOT, "make room, and start again"),
         (errno.EROFS, "give a folder that this user may write to"),
         (errno.EACCES, "give a folder that this user may write to"),
+        (errno.EISDIR, "move away what lies there"),
+        (errno.EEXIST, "move away what lies there"),
         (errno.EIO, "see to the disk"),
+        (errno.ENOENT, "see to the disk"),
     ],
 )
 def test_an_error_says_what_to_do(number, remedy, tmp_path):
