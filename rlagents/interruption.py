@@ -35,19 +35,23 @@ class Interruption:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[Interruption]:
-    """Listen to SIGTERM and SIGINT (Ctrl-C) meanwhile; a second SIGINT ends the process at once, saving nothing.
+    """Listen to SIGTERM, SIGINT (Ctrl-C) and SIGHUP (the terminal was closed) meanwhile.
 
+    A second SIGINT ends the process at once, saving nothing. SIGHUP stays ignored where it was, as ``nohup`` has it.
     Of several processes, JAX's coordination service listens to SIGTERM itself, and here nothing is changed.
     """
     interruption = Interruption()
 
     def asked(number: int, _: Any) -> None:
         interruption.signal = signal.Signals(number)
-        print(f"{interruption.signal.name}: saving after this step, then stopping", flush=True)
+        with contextlib.suppress(RuntimeError):  # it came while something was being printed
+            print(f"{interruption.signal.name}: saving after this step, then stopping", flush=True)
         if number == signal.SIGINT:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-    numbers = (signal.SIGTERM, signal.SIGINT) if jax.process_count() == 1 else ()
+    numbers = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP} if jax.process_count() == 1 else set()
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        numbers.discard(signal.SIGHUP)
     before = {number: signal.signal(number, asked) for number in numbers}
     try:
         yield interruption

@@ -31,6 +31,7 @@ from rlagents.machinery import Machinery, assemble
 from rlagents.problems import ConfigError
 from rlagents.reinforce import reinforce
 from rlagents.rollouts.faults import NothingSampledError
+from rlagents.steady_output import steady_output
 from rlagents.timing import PhaseTimer
 from rlagents.warm_up import warm_up
 from rlagents.watchdog import Watchdog
@@ -49,7 +50,7 @@ def main(argv: list[str]) -> None:
     itself failed: an alarm that stops the run, or updates that were not finite; with 75 where it was asked to stop, and
     has saved.
     """
-    with compilers_memory_returned(), contextlib.ExitStack() as stack:
+    with steady_output(), compilers_memory_returned(), contextlib.ExitStack() as stack:
         try:
             check_words(argv)
             config, experiment, workdir = read_options()

@@ -12,9 +12,9 @@ from jax.experimental import multihost_utils
 from rlagents.interruption import Interruption, interruptible
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_asks_and_the_handlers_are_put_back(number, capsys):
-    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
+    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     with interruptible() as interruption:
         assert not interruption.requested(3)
         os.kill(os.getpid(), number)
@@ -23,6 +23,27 @@ def test_a_signal_asks_and_the_handlers_are_put_back(number, capsys):
         assert interruption.signal is number
         assert capsys.readouterr().out == f"{number.name}: saving after this step, then stopping\n"
     assert {each: signal.getsignal(each) for each in before} == before
+
+
+def test_who_ignores_the_closed_terminal_goes_on():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        with interruptible() as interruption:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not interruption.requested(3)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_signal_that_comes_while_something_is_printed_asks_too(monkeypatch):
+    class Printing:
+        def write(self, text):
+            raise RuntimeError("reentrant call inside <_io.BufferedWriter name='<stdout>'>")
+
+    with interruptible() as interruption, monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", Printing())
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert interruption.requested(3)
 
 
 def test_handlers_are_put_back_after_an_error_too():

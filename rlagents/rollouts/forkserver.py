@@ -109,7 +109,8 @@ class ForkServer:
 def main(descriptor: int) -> None:
     """The server: load the environment, then fork and kill as told, until the other side closes."""
     control = socket.socket(fileno=descriptor)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the training program decides when to stop
+    for number in (signal.SIGINT, signal.SIGHUP):  # the training program decides when to stop
+        signal.signal(number, signal.SIG_IGN)
     adopt_orphans()
     setup = receive_frame(control)
     if setup is None:
