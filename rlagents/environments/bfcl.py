@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from rlagents.environments.bfcl_actions import ActionRule, each_exists
 from rlagents.environments.bfcl_backends import Execution, official_tools
 from rlagents.environments.bfcl_scoring import (
     EpisodeRecord,
     TurnRecord,
-    actions_match,
     fingerprint,
     official_verdict,
     replay_truth,
@@ -45,6 +45,7 @@ class BfclEnvironment:
       max_turns: assistant turns in a whole trajectory; the official limit is never below 8 user turns of 21 steps.
       max_output_characters: longer results are cut, and say so.
       closing: what the expert says when a user turn is done.
+      action_rule: R_action; ``bfcl_actions`` has two readings of the paper's.
       stop_strings: none are needed: a turn ends with the model's own end token.
     """
 
@@ -55,6 +56,7 @@ class BfclEnvironment:
     max_turns: int = 176
     max_output_characters: int = 40_000
     closing: str = "Done."
+    action_rule: ActionRule = each_exists
     stop_strings: tuple[str, ...] = ()
 
     def opening(self, task: Task) -> Opening:
@@ -80,7 +82,8 @@ class BfclEnvironment:
         return BfclEpisode(self, scenario_of(task))
 
     def score(self, task: Task, transcripts: Sequence[Transcript]) -> list[Outcome]:
-        """R (see ``bfcl_scoring``) per member; named: state, action, finished, official, calls, failed_calls."""
+        """R (see ``bfcl_scoring``) per member; named: state, action, finished, official, calls, failed_calls,
+        disagrees (1 where R and the benchmark's own verdict differ)."""
         return [self._outcome(scenario_of(task), transcript) for transcript in transcripts]
 
     def _outcome(self, scenario: Scenario, transcript: Transcript) -> Outcome:
@@ -90,13 +93,14 @@ class BfclEnvironment:
         calls = [call for turn in record.turns for call in turn.calls]
         named = {
             "state": float(record.state_matches),
-            "action": float(actions_match(calls, scenario.truth)),
+            "action": float(self.action_rule(calls, scenario.truth)),
             "finished": float(record.finished),
             "official": float(official_verdict(record, scenario)),
             "calls": float(record.num_calls),
             "failed_calls": float(record.num_failed_calls),
         }
-        return Outcome(named["state"] * named["action"] * named["finished"], named=named)
+        reward = named["state"] * named["action"] * named["finished"]
+        return Outcome(reward, named=named | {"disagrees": float(reward != named["official"])})
 
     def expert(self, task: Task) -> list[list[str]]:
         """Assistant texts that solve the task, user turn by user turn: one call per text, then the closing words.

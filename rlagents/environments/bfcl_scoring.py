@@ -2,10 +2,10 @@
 
     R = R_state * R_action * R_finished
     R_state  = 1[every public attribute of every back-end equals that of the replayed truth, at the end]
-    R_action = 1[for all a* in truth there is a call a: a.name == a*.name, a.args[k] == v for all (k, v) in a*.args]
+    R_action = 1[the truth's calls were made]; see ``bfcl_actions``
 
-Order, further calls and further arguments are free in R_action, and one call may stand for equal ones; the state is
-what further calls must not spoil. R_finished is 0 for a trajectory that the step limit or the token budget cut short.
+Order, further calls and further arguments are free in R_action; the state is what further calls must not spoil.
+R_finished is 0 for a trajectory that the step limit or the token budget cut short.
 
 The benchmark's verdict is stricter in time and looser in deeds: after *each* turn that asks for calls the states must
 agree, at least one call was made, and every result the truth got in that turn was also got (as often, since the start).
@@ -17,7 +17,7 @@ import copy
 import functools
 import hashlib
 from collections import Counter, OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -125,23 +125,6 @@ def state_equals(world: BackEnds, state: State) -> bool:
         )
     except (AttributeError, RecursionError):
         return False
-
-
-def actions_match(calls: Sequence[ParsedCall], truth: Sequence[Sequence[ParsedCall]]) -> bool:
-    """R_action, by existence: see the module's head."""
-    made: dict[str, list[ParsedCall]] = {}
-    for call in calls:
-        made.setdefault(call.name, []).append(call)
-    wanted_calls = (wanted for turn in truth for wanted in turn)
-    return all(any(call_covers(call, wanted) for call in made.get(wanted.name, ())) for wanted in wanted_calls)
-
-
-def call_covers(call: ParsedCall, wanted: ParsedCall) -> bool:
-    """Match(a, a*): the same tool, and every wanted argument with an equal value; further arguments are free."""
-    missing = object()
-    return call.name == wanted.name and all(
-        call.arguments.get(key, missing) == value for key, value in wanted.arguments.items()
-    )
 
 
 def official_verdict(record: EpisodeRecord, scenario: Scenario) -> bool:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rlagents.environments.bfcl_actions import call_covers
 from rlagents.environments.bfcl_procedural import (
     CLOSING,
     HELD_OUT,
@@ -21,7 +22,6 @@ from rlagents.environments.bfcl_procedural import (
     expert_messages,
     procedural_environment,
 )
-from rlagents.environments.bfcl_scoring import call_covers
 from rlagents.environments.bfcl_tasks import Scenario, scenario_of
 from rlagents.environments.procedural.domains import DOMAINS, domain_numbers
 from rlagents.facts import Task

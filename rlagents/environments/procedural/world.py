@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from rlagents.environments.bfcl_actions import call_covers
 from rlagents.environments.bfcl_backends import BackEnds
-from rlagents.environments.bfcl_scoring import call_covers
 from rlagents.tools.descriptions import Parameter, Tool
 from rlagents.tools.function_calls import ParsedCall
 
