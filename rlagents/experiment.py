@@ -26,8 +26,8 @@ from rlagents.learner import Optimizer
 from rlagents.methods.method import Method
 from rlagents.models import DecoderConfig
 from rlagents.rollouts.chat import Chat
-from rlagents.rollouts.conditions import MemberMessages, same_for_all
-from rlagents.rollouts.experts import Demonstrator
+from rlagents.rollouts.conditions import ConditionMessages, MemberMessages, same_for_all, unconditioned
+from rlagents.rollouts.experts import Demonstration, Demonstrator, expert_trajectory
 from rlagents.rollouts.informative import Informative, anything
 from rlagents.rollouts.trajectory import Trajectory
 from rlagents.types import Params
@@ -64,6 +64,7 @@ class Experiment:
       environment: what the policy acts in; picklable.
       demonstrate: task, step of the supervised warm-up -> what an assistant says in it.
       train_stream: position -> stream of training tasks from there on.
+      supervised_stream: the same of the warm-up's tasks; None for those of ``train_stream``.
       held_out: tasks of the evaluation, in its order.
       method: what turns rollouts into a loss.
       supervised_optimizer, optimizer: of the warm-up and of the reinforced phase.
@@ -71,6 +72,7 @@ class Experiment:
       named: facts of the outcome that go along with every batch.
       member_messages: what differs between the members of a group in training.
       evaluation_messages: the same in evaluation.
+      demonstrated_messages: how the condition of a demonstration is shown in the warm-up.
       informative: which groups are worth training on, as far as ``rl.over_sample`` and ``rl.max_draws`` find them.
       step_values: further metrics of each step's groups, such as :func:`rlagents.conditioning.conditioning`.
       forced_prefix: text that every model turn is made to begin with, in training and evaluation; see ``THINK_PREFIX``.
@@ -90,9 +92,24 @@ class Experiment:
     named: Sequence[str] = ()
     member_messages: MemberMessages = same_for_all
     evaluation_messages: MemberMessages = same_for_all
+    demonstrated_messages: ConditionMessages = unconditioned
+    supervised_stream: Callable[[int], PromptStream[Task]] | None = None
     informative: Informative = anything
     step_values: StepValues = no_step_values
     forced_prefix: str = ""
+
+    def demonstrated_tasks(self) -> PromptStream[Task]:
+        """Return the tasks of the warm-up, from the first one on."""
+        return (self.supervised_stream or self.train_stream)(0)
+
+    def played(self, task: Task, demonstration: Demonstration, *, stream: int) -> Trajectory:
+        """Play a demonstration, shown with its condition, as trajectory ``stream``.
+
+        Raises ValueError as :func:`rlagents.rollouts.experts.expert_trajectory` does.
+        """
+        return expert_trajectory(
+            self.environment, self.chat, task, demonstration, stream=stream, shown=self.demonstrated_messages
+        )
 
 
 def load_module(path: str | Path) -> ModuleType:

@@ -16,7 +16,6 @@ from rlagents.methods.base import Role
 from rlagents.rollouts.collate import collate
 from rlagents.rollouts.conditions import MemberMessages, Place, same_for_all
 from rlagents.rollouts.episodes import ENVIRONMENT_ERRORS
-from rlagents.rollouts.experts import expert_trajectory
 from rlagents.sampling.keys import Domain, StreamKey
 
 
@@ -35,12 +34,16 @@ def check_tasks(config: Config, experiment: Experiment, *, trains: bool) -> None
             "fewer."
         ) from error
     if trains and (config.rl.steps or config.supervised.steps):
-        try:
-            experiment.train_stream(0)[0]
-        except (ValueError, LookupError, RuntimeError) as error:
-            raise ValueError(
-                f"train_stream of build(config) has no first task ({error}); give it at least one."
-            ) from error
+        streams = {"train_stream": lambda: experiment.train_stream(0)}
+        if config.supervised.steps and experiment.supervised_stream is not None:
+            streams["supervised_stream"] = experiment.demonstrated_tasks
+        for name, stream in streams.items():
+            try:
+                stream()[0]
+            except (ValueError, LookupError, RuntimeError) as error:
+                raise ValueError(
+                    f"{name} of build(config) has no first task ({error}); give it at least one."
+                ) from error
 
 
 def check_learning_rates(config: Config, experiment: Experiment) -> None:
@@ -105,10 +108,9 @@ def check_demonstrations(config: Config, experiment: Experiment) -> None:
 
     A first task whose environment fails is left to the warm-up.
     """
-    task = experiment.train_stream(0)[0]
+    task = experiment.demonstrated_tasks()[0]
     try:
-        demonstration = experiment.demonstrate(task, 0)
-        trace = expert_trajectory(experiment.environment, experiment.chat, task, demonstration, stream=0)
+        trace = experiment.played(task, experiment.demonstrate(task, 0), stream=0)
     except ValueError as error:
         raise ValueError(f"demonstrate of build(config): {error}") from error
     except ENVIRONMENT_ERRORS:

@@ -20,7 +20,7 @@ from rlagents.learner.supervised import SupervisedStep
 from rlagents.machinery import Machinery, abstract_params
 from rlagents.metrics import MetricsWriter
 from rlagents.rollouts.collate import collate
-from rlagents.rollouts.experts import Demonstration, expert_trajectory
+from rlagents.rollouts.experts import Demonstration
 from rlagents.rollouts.trajectory import Trajectory
 from rlagents.sharding import shard_batch
 from rlagents.timing import OneStepLate, PhaseTimer
@@ -28,13 +28,13 @@ from rlagents.types import Batch, Params
 
 
 class Traces:
-    """Demonstrations in the first ``count`` training tasks, each written when it is first asked for."""
+    """Demonstrations in the first ``count`` tasks of the warm-up, each written when it is first asked for."""
 
     def __init__(self, experiment: Experiment, count: int):
         if count < 1:
             raise ValueError(f"supervised.traces is {count}; a warm-up needs at least one trace.")
         self._experiment = experiment
-        self._stream = experiment.train_stream(0)
+        self._stream = experiment.demonstrated_tasks()
         self._written: list[tuple[Task, Demonstration, Trajectory] | None] = [None] * count
 
     def __len__(self) -> int:
@@ -50,7 +50,7 @@ class Traces:
         demonstration = experiment.demonstrate(task, step)
         if known is not None and known[1] == demonstration:
             return known[2]
-        trace = expert_trajectory(experiment.environment, experiment.chat, task, demonstration, stream=index)
+        trace = experiment.played(task, demonstration, stream=index)
         self._written[index] = task, demonstration, trace
         return trace
 

@@ -245,6 +245,7 @@ def test_tasks_that_are_not_there_are_refused(experiment, no_workers):
     for parts, said in (
         ({"held_out": []}, "held_out of build(config) has no first task"),
         ({"held_out": [experiment.held_out[0]] * 7}, "evaluation.num_tasks is 8, but held_out of build(config) has no"),
+        ({"supervised_stream": unknown_levels}, "supervised_stream of build(config) has no first task (levels are"),
         ({"train_stream": unknown_levels}, "has no first task (levels are taken from [1], got [7].)"),
     ):
         assert said in refusal(small_config(), dataclasses.replace(experiment, **parts))

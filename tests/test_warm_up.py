@@ -8,6 +8,10 @@ import numpy as np
 import pytest
 
 from experiments.quickstart import procedural
+from rlagents.data.streams import endless
+from rlagents.experiment_checks import check_demonstrations
+from rlagents.facts import Task
+from rlagents.rollouts.conditions import HIGH, LOW, goal_messages, unconditioned
 from rlagents.rollouts.experts import Demonstration, complete, first_then
 from rlagents.sharding import single_device_mesh
 from rlagents.types import Kind
@@ -50,6 +54,35 @@ def test_the_second_lesson_begins_with_its_window_wherever_a_run_resumed(experim
     for position in range(1, 8):
         resumed = next(trace_batches(machinery, position))
         np.testing.assert_array_equal(resumed.sequences.tokens, batches[position].sequences.tokens)
+
+
+def test_tasks_of_the_warm_up_may_be_others_and_shown_with_a_condition(experiment):
+    def successes_and_failures(position):
+        return endless(
+            [Task(name, experiment.train_stream(0)[0].payload) for name in ("low", "high")], position=position
+        )
+
+    def labelled(task, step):
+        texts = experiment.environment.expert(task)[0]
+        return Demonstration(texts, ends=False, condition=HIGH if task.id == "high" else LOW)
+
+    asked = dataclasses.replace(
+        experiment,
+        demonstrate=labelled,
+        supervised_stream=successes_and_failures,
+        demonstrated_messages=goal_messages(literals=("-", "+")),
+    )
+    traces = Traces(asked, 2)
+    low, high = (traces.shown(index, 0) for index in range(2))
+    assert [(trace.task_id, trace.condition) for trace in (low, high)] == [("low", LOW), ("high", HIGH)]
+    said = [
+        next(message["content"] for message in trace.messages if message["role"] == "user") for trace in (low, high)
+    ]
+    assert [text.rpartition("\n")[2] for text in said] == ["[Reward Goal: -]", "[Reward Goal: +]"]
+    config = procedural.get_config()
+    check_demonstrations(config, asked)
+    with pytest.raises(ValueError, match=r"demonstrate of build.* has condition 0, and nothing says how it is shown"):
+        check_demonstrations(config, dataclasses.replace(asked, demonstrated_messages=unconditioned))
 
 
 def test_a_warm_up_without_traces_is_refused(experiment):

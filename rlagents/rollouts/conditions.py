@@ -49,20 +49,28 @@ def same_for_all(task: Task, opening: Opening, place: Place) -> tuple[Sequence[M
     return opening.messages, -1
 
 
-def reward_goal(
-    draw: Draw,
-    literals: Sequence[str] = ("<|low_reward|>", "<|high_reward|>"),
-    template: str = "\n[Reward Goal: {}]",
-) -> MemberMessages:
-    """Append the reward goal of the drawn condition to the first user message.
+ConditionMessages = Callable[[Task, Opening, int], Sequence[Message]]
+"""``(task, opening, condition) -> opening messages shown to the policy``; condition -1 for none."""
+
+
+def unconditioned(task: Task, opening: Opening, condition: int) -> Sequence[Message]:
+    """The opening as it is. Raises ValueError for any condition but -1: there is nothing that would show it."""
+    if condition != -1:
+        raise ValueError(f"task {task.id!r} has condition {condition}, and nothing says how it is shown.")
+    return opening.messages
+
+
+def goal_messages(
+    literals: Sequence[str] = ("<|low_reward|>", "<|high_reward|>"), template: str = "\n[Reward Goal: {}]"
+) -> ConditionMessages:
+    """Append the reward goal of a condition to the first user message; condition -1 appends nothing.
 
     RC-GRPO, arXiv 2602.03025, appendix B. The paper does not say what separates the goal from the message; here it is
     one line break. The literals are tokenised as any text: special tokens only where the tokenizer has them as such.
 
     Args:
-      draw: place -> condition, an index of ``literals``.
-      literals: text of each condition: 0 is low, 1 is high.
-      template: what is appended, with ``{}`` for the literal.
+      literals: one for each condition, none of them alike.
+      template: text to append, with ``{}`` for the literal.
 
     Raises:
       ValueError: fewer than one literal, two alike, a template without exactly one ``{}``; from what is returned, an
@@ -73,15 +81,37 @@ def reward_goal(
     if template.count("{}") != 1:
         raise ValueError(f"the template is {template!r}; expected exactly one {{}}, where the literal is to stand.")
 
+    def messages(task: Task, opening: Opening, condition: int) -> Sequence[Message]:
+        if condition == -1:
+            return opening.messages
+        if not 0 <= condition < len(literals):
+            raise ValueError(
+                f"condition {condition} cannot be shown: there are literals for 0 to {len(literals) - 1} only."
+            )
+        try:
+            return append_to_first_user_message(opening.messages, template.replace("{}", literals[condition]))
+        except ValueError as error:
+            raise ValueError(f"task {task.id!r}: {error}") from error
+
+    return messages
+
+
+def reward_goal(
+    draw: Draw,
+    literals: Sequence[str] = ("<|low_reward|>", "<|high_reward|>"),
+    template: str = "\n[Reward Goal: {}]",
+) -> MemberMessages:
+    """Show each member the reward goal of the condition drawn for it; see :func:`goal_messages`.
+
+    Raises ValueError as that does, and for a member that no condition is drawn for.
+    """
+    shown = goal_messages(literals, template)
+
     def member_messages(task: Task, opening: Opening, place: Place) -> tuple[Sequence[Message], int]:
         condition = draw(place)
         if not 0 <= condition < len(literals):
             raise ValueError(f"drew condition {condition}, but there are literals for 0 to {len(literals) - 1} only.")
-        goal = template.replace("{}", literals[condition])
-        try:
-            return append_to_first_user_message(opening.messages, goal), condition
-        except ValueError as error:
-            raise ValueError(f"task {task.id!r}: {error}") from error
+        return shown(task, opening, condition), condition
 
     return member_messages
 

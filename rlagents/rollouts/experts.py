@@ -7,6 +7,7 @@ from typing import NamedTuple
 from rlagents.environments.base import Environment
 from rlagents.facts import Task, Transcript
 from rlagents.rollouts.chat import Chat
+from rlagents.rollouts.conditions import ConditionMessages, unconditioned
 from rlagents.rollouts.conversation import Conversation
 from rlagents.rollouts.trajectory import Trajectory, token_fields
 from rlagents.sampling.turns import StopReason
@@ -18,6 +19,8 @@ class Demonstration(NamedTuple):
     texts: Sequence[str]
     ends: bool = True
     """Whether the episode is over after the last text; False for a demonstration that breaks off before."""
+    condition: int = -1
+    """What the task was shown with, such as the reward that this demonstration earns; -1 for none."""
 
 
 Expert = Callable[[Task], Sequence[Sequence[str]]]
@@ -70,7 +73,13 @@ def hasty(expert: Expert, share: float) -> Demonstrator:
 
 
 def expert_trajectory(
-    environment: Environment, chat: Chat, task: Task, demonstration: Demonstration, *, stream: int
+    environment: Environment,
+    chat: Chat,
+    task: Task,
+    demonstration: Demonstration,
+    *,
+    stream: int,
+    shown: ConditionMessages = unconditioned,
 ) -> Trajectory:
     """Play a demonstration's assistant texts; observations are the environment's own.
 
@@ -83,19 +92,20 @@ def expert_trajectory(
       task: what is demonstrated.
       demonstration: assistant turns, in order.
       stream: index that names the trajectory.
+      shown: opening messages of the demonstration's condition.
 
     Raises:
-      ValueError: no texts, the template's closing does not begin with a stop token, or the environment ends the
-        episode elsewhere than the demonstration says.
+      ValueError: no texts, a condition that ``shown`` does not have, the template's closing does not begin with a stop
+        token, or the environment ends the episode elsewhere than the demonstration says.
     """
-    texts, ends = demonstration
+    texts, ends, condition = demonstration
     if not texts:
         raise ValueError(f"the expert of task {task.id!r} says nothing; a trajectory needs a model turn.")
     stop = chat.closing_ids[:1]
     if not chat.stop_token_ids.issuperset(stop):
         raise ValueError(f"the template closes a turn with {chat.closing!r}: no stop token that could be learned.")
     opening = environment.opening(task)
-    conversation = Conversation(chat, opening.messages, opening.tools)
+    conversation = Conversation(chat, shown(task, opening, condition), opening.tools)
     episode = environment.start(task)
     turn_facts = []
     for number, text in enumerate(texts):
@@ -118,7 +128,7 @@ def expert_trajectory(
         task_id=task.id,
         stream=stream,
         member=0,
-        condition=-1,
+        condition=condition,
         **token_fields(conversation),
         turn_facts=turn_facts,
         stop_reasons=[StopReason.STOP_TOKEN] * len(texts),

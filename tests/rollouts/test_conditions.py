@@ -17,9 +17,11 @@ from rlagents.rollouts.conditions import (
     append_to_first_user_message,
     bernoulli,
     fixed,
+    goal_messages,
     reward_goal,
     same_for_all,
     stratified,
+    unconditioned,
 )
 from rlagents.rollouts.conversation import Conversation
 from rlagents.rollouts.local_pool import LocalPool
@@ -222,6 +224,8 @@ def test_what_cannot_be_drawn_or_told_is_refused():
     for template in ("goal", "{} or {}"):
         refused("exactly one {}", reward_goal, fixed(0), ("a",), template)
     refused("literals for 0 to 1 only", reward_goal(fixed(2)), Task("t"), OPENING, Place(KEY, 0, 1))
+    refused("condition 2 cannot be shown: there are literals for 0 to 1 only", goal_messages(), Task("t"), OPENING, 2)
+    refused("task 't' has condition 0, and nothing", unconditioned, Task("t"), OPENING, 0)
     refused("literals for 0 to 1 only", reward_goal(lambda place: -1), Task("t"), OPENING, Place(KEY, 0, 1))
     silent = Opening([{"role": "system", "content": "Be good."}])
     refused(

@@ -4,6 +4,7 @@ import pytest
 
 from rlagents.facts import Task
 from rlagents.rollouts.chat import Chat
+from rlagents.rollouts.conditions import HIGH, LOW, goal_messages
 from rlagents.rollouts.experts import Demonstration, complete, expert_trajectory, first_then, hasty
 from rlagents.rollouts.templates import LLAMA31
 from rlagents.types import Kind
@@ -99,3 +100,26 @@ def test_one_lesson_follows_the_other():
     assert first_then(whole, cut, first_steps=0)(TASK, 0) == cut(TASK, 0)
     with pytest.raises(ValueError, match="first_steps is -1"):
         first_then(whole, cut, first_steps=-1)
+
+
+@pytest.mark.parametrize(("condition", "literal"), [(LOW, "<|low_reward|>"), (HIGH, "<|high_reward|>")])
+def test_a_demonstration_is_shown_with_its_condition_and_scored_without(condition, literal):
+    chat, environment = Chat(tokenizer(), CHATML), CountingEnvironment()
+    said = Demonstration(["add 2", "done"], condition=condition)
+    trajectory = expert_trajectory(environment, chat, TASK, said, stream=0, shown=goal_messages())
+    plain = expert_trajectory(environment, chat, TASK, said._replace(condition=-1), stream=0)
+    assert (trajectory.condition, plain.condition) == (condition, -1)
+    goal = f"\n[Reward Goal: {literal}]"
+    whole, without = (chat.decode([*t.prompt_ids, *t.token_ids]) for t in (trajectory, plain))
+    assert whole.count(goal) == 1
+    assert whole.replace(goal, "") == without
+    assert trajectory.outcome == plain.outcome
+    # None of the goal's tokens is learned: it belongs to the prompt.
+    assert list(trajectory.token_ids) == list(plain.token_ids)
+
+
+def test_a_condition_that_nothing_shows_is_refused():
+    with pytest.raises(ValueError, match="task 't' has condition 1, and nothing says how it is shown"):
+        expert_trajectory(
+            CountingEnvironment(), Chat(tokenizer(), CHATML), TASK, Demonstration(["done"], condition=1), stream=0
+        )
