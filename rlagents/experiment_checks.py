@@ -52,7 +52,7 @@ def check_learning_rates(config: Config, experiment: Experiment) -> None:
     phases = {"supervised_optimizer": (experiment.supervised_optimizer, config.supervised.steps)}
     for name, (optimizer, updates) in (phases | {"optimizer": (experiment.optimizer, of_rl)}).items():
         for update in np.unique(np.linspace(0, updates - 1, 9, dtype=int)) if updates else ():
-            rate = float(optimizer.learning_rate(int(update)))
+            rate = float(np.asarray(optimizer.learning_rate(int(update))))
             if not 0 <= rate < math.inf:
                 raise ValueError(
                     f"{name} of build(config) has the learning rate {rate:g} at update {update}; give a schedule of "

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlagents.metrics.lines import JsonLines, files_of, json_number, read_lines
+from rlagents.metrics.lines import JsonLines, files_of, json_number, read_lines, strict_json
 from tests.effort import draws
 
 SIZES = st.lists(st.integers(0, 60), max_size=30)
@@ -142,6 +142,27 @@ def test_what_is_damaged_is_left_out_and_told(tmp_path):
     assert found == [("m.jsonl", line) for line in (2, 3, 4, 5, 7, 8)]
     with pytest.raises(FileNotFoundError, match=r"there is no .*other\.jsonl"):
         read_lines(tmp_path / "other.jsonl")
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["NaN", "-Infinity", "1e999", "-1e999", "9" * 301, "[" * 100_000, '{"a":' * 100_000, "[NaN]"],
+    ids=lambda value: value[:9],
+)
+def test_what_no_line_of_ours_says_is_damaged(value, tmp_path):
+    (tmp_path / "a.jsonl").write_text(f'{{"step": 1}}\n{{"step": 2, "x": {value}}}\n{{"step": 3, "x": {"9" * 300}}}\n')
+    damaged = []
+    rows = list(read_lines(tmp_path / "a.jsonl", lambda file, line: damaged.append(line)))
+    assert [row["step"] for row in rows] == [1, 3]
+    assert damaged == [2]
+    with pytest.raises(ValueError, match=r"no number of JSON|beyond all floats|digits|nested too deeply"):
+        strict_json(value)
+
+
+@pytest.mark.parametrize("step", ["true", "1.0", '"1"', "null", str(2**53), str(-(2**53))])
+def test_a_step_is_a_whole_number_of_some_size(step, tmp_path):
+    (tmp_path / "a.jsonl").write_text(f'{{"step": {step}}}\n{{"step": {2**53 - 1}}}\n')
+    assert [row["step"] for row in read_lines(tmp_path / "a.jsonl")] == [2**53 - 1]
 
 
 def test_files_of_others_are_left_alone(tmp_path):

@@ -13,6 +13,9 @@ from rlagents.durable import writing
 MAX_BYTES = 64 << 20
 """Of one file, before the next is begun."""
 
+_MOST_DIGITS = 300
+"""Of a whole number: a float holds 308."""
+
 _REWRITTEN = ".rewritten"
 
 
@@ -134,10 +137,38 @@ def _read(files: list[Path], damaged: Callable[[Path, int], None]) -> Iterator[A
                     yield row
 
 
+def strict_json(text: str | bytes) -> Any:
+    """Return what a text of ours says. Raises ValueError for all else, whatever it is.
+
+    Refused are also NaN and infinities (what is not finite is written as text), numbers that no float can hold, and
+    what is nested beyond all measure.
+    """
+    try:
+        return json.loads(text, parse_constant=_no_number, parse_float=_finite, parse_int=_whole)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"{text[:20]} is beyond all floats")
+    return value
+
+
+def _whole(text: str) -> int:
+    if len(text) > _MOST_DIGITS:
+        raise ValueError(f"{text[:20]}... has {len(text)} digits")
+    return int(text)
+
+
 def _parsed(line: bytes) -> dict[str, Any] | None:
     try:
-        row = json.loads(line)
-        return row if isinstance(row["step"], int) else None
+        row = strict_json(line)
+        return row if type(row["step"]) is int and abs(row["step"]) < 2**53 else None
     except (ValueError, KeyError, TypeError):
         return None
 

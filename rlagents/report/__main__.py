@@ -7,9 +7,11 @@ browser without a network. Runs whose configs differ in nothing but ``seed`` are
 """
 
 import argparse
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TextIO
 
 from rlagents.report.document import MARK, write_report
 from rlagents.report.reading import NoRunError, check_run, read_run
@@ -23,7 +25,7 @@ def main(arguments: Sequence[str]) -> int:
         return int(ended.code or 0)
     output = options.output or options.folders[0] / "report.html"
     try:
-        if options.max_megabytes <= 0:
+        if not 0 < options.max_megabytes < math.inf:
             raise ValueError(f"--max_megabytes is {options.max_megabytes:g}; give a number > 0")
         names = _names(options.folders)
         for folder in options.folders:
@@ -32,10 +34,17 @@ def main(arguments: Sequence[str]) -> int:
         runs = [read_run(folder, name) for folder, name in zip(options.folders, names)]
         written = write_report(output, runs, max_bytes=int(options.max_megabytes * 1e6))
     except (NoRunError, ValueError, OSError) as error:
-        print(f"rlagents.report: {error}", file=sys.stderr)
+        _print(f"rlagents.report: {error}", sys.stderr)
         return 2
-    print(f"wrote {output} ({output.stat().st_size / 1e6:.1f} MB): {written}")
+    _print(f"wrote {output} ({output.stat().st_size / 1e6:.1f} MB): {written}")
     return 0
+
+
+def _print(text: str, stream: TextIO | None = None) -> None:
+    """Names of folders may have characters that a terminal does not."""
+    stream = stream or sys.stdout
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding), file=stream)
 
 
 def _parser() -> argparse.ArgumentParser:

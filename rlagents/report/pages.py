@@ -52,7 +52,7 @@ class Pages:
             row = self._row(run, phase, line)
             group = {"opening": _messages(line["opening"]), "members": [_facts(member) for member in line["members"]]}
             columns = [_columns(member) for member in line["members"]] if "columns" in line["members"][0] else None
-        except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
+        except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
             raise ValueError(f"no line of a group of trajectories: {type(error).__name__}: {error}") from error
         row["text_page"], row["text_place"] = len(self.texts), self._text_page.add(group)
         row["token_page"], row["token_place"] = -1, -1

@@ -1,6 +1,5 @@
 """What the folder of a run holds, as far as it can be read: lines that are damaged are left out and counted."""
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rlagents.metrics import files_of, read_lines
+from rlagents.metrics.lines import strict_json
 
 TRAINING, HELD_OUT = "training", "held-out"
 FILES_OF_GROUPS = {TRAINING: "trajectories.jsonl", HELD_OUT: "held_out.jsonl"}
@@ -84,7 +84,7 @@ def _lines(run: Run, file: str) -> Iterator[dict[str, Any]]:
 
 def _config(run: Run) -> dict[str, Any]:
     try:
-        config = json.loads((run.folder / "config.json").read_text(encoding="utf-8"))
+        config = strict_json((run.folder / "config.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except ValueError:

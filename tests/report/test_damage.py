@@ -1,6 +1,8 @@
 """What cannot be read, does not fit or is not a run: counted, left out and told, or refused with a line."""
 
+import io
 import json
+import sys
 
 import numpy as np
 
@@ -32,6 +34,41 @@ def test_damaged_lines_are_skipped_and_counted(tmp_path, capsys):
     assert found["runs"][0]["damaged"] == {"alarms.jsonl": 2, "metrics.jsonl": 1, "trajectories.jsonl": 4}
     assert len(found["groups"]["step"]) == 4 + 3 * 4
     assert "7 damaged lines skipped" in capsys.readouterr().out
+
+
+def test_nothing_that_a_log_may_say_breaks_the_report(tmp_path, capsys):
+    folder = write_run(tmp_path / "run", steps=2)
+    line = json.loads((folder / "trajectories.jsonl").read_text().splitlines()[0])
+    for name, text in (
+        (
+            "metrics.jsonl",
+            f'{{"step": 2, "reward": {"9" * 300}}}\n{{"step": 3, "reward": NaN}}\n{{"step": {10**300}}}\n',
+        ),
+        ("alarms.jsonl", '{"step": 1, "alarm": "x", "value": Infinity, "threshold": 1, "message": "y"}\n'),
+        ("trajectories.jsonl", f"{json.dumps(line | {'stream': [1e400]})}\n{json.dumps(line | {'stream': 'inf'})}\n"),
+        ("held_out.jsonl", f'{{"step": 1, "opening": {"[" * 100_000}}}\n'),
+    ):
+        with (folder / name).open("a") as file:
+            file.write(text)
+    (folder / "config.json").write_text("[" * 100_000)
+    found = report(folder).index["runs"][0]["damaged"]
+    assert found == {
+        "metrics.jsonl": 2,
+        "alarms.jsonl": 1,
+        "trajectories.jsonl": 2,
+        "held_out.jsonl": 1,
+        "config.json": 1,
+    }
+    assert "7 damaged lines skipped" in capsys.readouterr().out
+
+
+def test_names_that_a_terminal_cannot_show(tmp_path, monkeypatch):
+    folder = write_run(tmp_path / "über", steps=2)
+    shown = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", shown)
+    assert main([str(folder)]) == 0
+    shown.flush()
+    assert b"\\xfcber/report.html" in shown.buffer.getvalue()
 
 
 def test_rotated_files_are_read_whole(tmp_path):
@@ -87,6 +124,8 @@ def test_what_the_user_has_to_mend_ends_with_2_and_a_line(tmp_path, capsys):
         ([run, f"--output={tmp_path / 'no' / 'x.html'}"], "cannot be written"),
         ([run, f"--output={tmp_path}"], "cannot be written"),
         ([run, "--max_megabytes=0"], "give a number > 0"),
+        ([run, "--max_megabytes=nan"], "--max_megabytes is nan; give a number > 0"),
+        ([run, "--max_megabytes=inf"], "--max_megabytes is inf; give a number > 0"),
         ([run, run], "the same DIR is given twice"),
         ([run, "--nonsense"], "unrecognized arguments"),
         ([], "DIR"),
