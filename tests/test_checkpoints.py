@@ -105,14 +105,21 @@ def test_training_goes_on_while_a_checkpoint_is_written(tmp_path, monkeypatch):
     assert bits(restored) == wanted != bits(later)
 
 
-def test_an_error_in_the_background_comes_out_at_the_next_look(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (ValueError("the disk is full"), "make room, and start the run again"),
+        (TimeoutError("after 1 s"), "the disk was too slow, or the clock was set; start the run again"),
+    ],
+)
+def test_an_error_in_the_background_comes_out_at_the_next_look(error, remedy, tmp_path, monkeypatch):
     _, shardings = step_and_shardings()
 
     def fail(writer):
-        raise ValueError("the disk is full")
+        raise error
 
     monkeypatch.setattr(ArrayWriter, "wait", fail)
-    said = r"step 1 in .* cannot be written \(ValueError: the disk is full\); there was none before: make room"
+    said = rf"step 1 in .* cannot be written \({type(error).__name__}: {error}\); there was none before: {remedy}$"
     for look in ("check", "wait", "steps", "close"):
         checkpoints = Checkpoints(tmp_path / look)
         checkpoints.save(1, new_state(shardings), RunRecord({}))

@@ -18,6 +18,9 @@ from rlagents.types import Params
 
 _STATE = "state"
 
+_TIMEOUT_SECONDS = 10**9
+"""As good as never: a slow disk is no failure, and the watchdog tells of a write that stands still."""
+
 
 class ArrayWriter:
     """Writes one train state at a time. ``begin`` returns once the arrays are copied to the host; ``close`` it.
@@ -27,7 +30,7 @@ class ArrayWriter:
 
     def __init__(self) -> None:
         self._failed = False
-        self._checkpointer = ocp.AsyncCheckpointer(ocp.StandardCheckpointHandler())
+        self._checkpointer = ocp.AsyncCheckpointer(ocp.StandardCheckpointHandler(), timeout_secs=_TIMEOUT_SECONDS)
 
     def begin(self, folder: Path, state: TrainState | Mapping[str, Params]) -> None:
         """Copy ``state`` and start to write it: afterwards its buffers may be donated. All processes call together."""
