@@ -83,7 +83,7 @@ def test_zero_stands_for_all_of_them():
     assert flags_of("--compare", "reprefill-exact", "one-block").mode == "ours reprefill-exact one-block"
 
 
-def test_what_would_be_measured_wrongly_is_refused(capsys):
+def test_what_would_be_measured_wrongly_is_refused(capsys, monkeypatch):
     for given, said in (
         (["--compare", "slow-tool"], "--tool-seconds 0, expected more"),
         (["--members", "3"], "expected whole groups of --group 2"),
@@ -93,8 +93,13 @@ def test_what_would_be_measured_wrongly_is_refused(capsys):
         (["--in-flight", "2", "--decode-rows", "3"], "found --decode-rows 3, expected 2 at most"),
         (["--extend-rows", "5"], "found --extend-rows 5, expected 4 at most, which is --in-flight"),
     ):
-        with pytest.raises(SystemExit, match=said):
+        with pytest.raises(ValueError, match=said):
             flags_of(*given)
+        monkeypatch.setattr(sys, "argv", ["agentic_rollout", *TINY, *given])
+        with pytest.raises(SystemExit) as ended:
+            agentic_rollout.main()
+        assert ended.value.code == 2
+        assert said in capsys.readouterr().err
     one = ("turns", "turn-tokens", "observation-tokens", "block-steps")
     none = ("extend-rows", "members", "in-flight", "decode-rows", "tool-seconds", "host-seconds")
     refused = [([f"--{name}", "0"], f"--{name}: found '0'") for name in one]

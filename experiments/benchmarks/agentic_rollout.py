@@ -58,7 +58,7 @@ def add_flags(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 def sized(flags: argparse.Namespace) -> argparse.Namespace:
     """With the numbers that 0 stood for, and in ``mode`` what runs.
 
-    Raises SystemExit where groups are not whole, where more rows are asked than there are, and where the slow tool
+    Raises ValueError where groups are not whole, where more rows are asked than there are, and where the slow tool
     takes no time.
     """
     flags.members = flags.members or flags.prompts * flags.group
@@ -67,7 +67,7 @@ def sized(flags: argparse.Namespace) -> argparse.Namespace:
     flags.decode_rows = flags.decode_rows or flags.in_flight
     flags.extend_rows = flags.extend_rows or flags.decode_rows
     if flags.members % flags.group or flags.in_flight % flags.group:
-        raise SystemExit(
+        raise ValueError(
             f"found --members {flags.members} and --in-flight {flags.in_flight}, expected whole groups of --group "
             f"{flags.group}"
         )
@@ -75,9 +75,9 @@ def sized(flags: argparse.Namespace) -> argparse.Namespace:
         most = getattr(flags, whole)
         if getattr(flags, name) > most:
             flag, whole_flag = (f"--{text.replace('_', '-')}" for text in (name, whole))
-            raise SystemExit(f"found {flag} {getattr(flags, name)}, expected {most} at most, which is {whole_flag}")
+            raise ValueError(f"found {flag} {getattr(flags, name)}, expected {most} at most, which is {whole_flag}")
     if "slow-tool" in flags.compare and not flags.tool_seconds:
-        raise SystemExit("found --compare slow-tool with --tool-seconds 0, expected more: the tool would be instant")
+        raise ValueError("found --compare slow-tool with --tool-seconds 0, expected more: the tool would be instant")
     flags.mode = " ".join(dict.fromkeys(["ours", *flags.compare])) if flags.compare else flags.mode
     return flags
 
@@ -182,7 +182,11 @@ def make_variant(name: str, flags: argparse.Namespace, params: Params, tool_seco
 
 def main() -> None:
     """Measure every variant in turn, ``--warmup`` and ``--iters`` times, and print."""
-    flags = sized(shapes.with_flags(add_flags(shapes.arguments(__doc__))))
+    parser = add_flags(shapes.arguments(__doc__))
+    try:
+        flags = sized(shapes.with_flags(parser))
+    except ValueError as error:
+        parser.error(str(error))
     config, watch = shapes.decoder_config(flags), shapes.Stopwatch()
     params = jax.jit(lambda key: models.init_params(config, key))(jax.random.key(0))
     names = flags.mode.split()
