@@ -2,11 +2,13 @@
 
 import itertools
 import json
+import shutil
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rlagents.durable import WriteError
 from rlagents.metrics.lines import JsonLines, files_of, json_number, read_lines, strict_json
 from tests.effort import draws
 
@@ -163,6 +165,16 @@ def test_what_no_line_of_ours_says_is_damaged(value, tmp_path):
 def test_a_step_is_a_whole_number_of_some_size(step, tmp_path):
     (tmp_path / "a.jsonl").write_text(f'{{"step": {step}}}\n{{"step": {2**53 - 1}}}\n')
     assert [row["step"] for row in read_lines(tmp_path / "a.jsonl")] == [2**53 - 1]
+
+
+def test_a_file_that_is_removed_under_its_writer_is_told(tmp_path):
+    with JsonLines(tmp_path / "run" / "a.jsonl", first_step=0) as lines:
+        lines.write({"step": 0})
+        shutil.rmtree(tmp_path / "run")
+        with pytest.raises(
+            WriteError, match=r"a\.jsonl cannot be written \(No such file or directory, 12 bytes wanted\)"
+        ):
+            lines.write({"step": 1})
 
 
 def test_files_of_others_are_left_alone(tmp_path):

@@ -1,5 +1,6 @@
 """Files of JSON lines that survive a kill, continue after a resume and rotate before they grow too large."""
 
+import errno
 import json
 import math
 import os
@@ -62,6 +63,8 @@ class JsonLines:
             raise ValueError(f"a line has the number of its step under 'step', found {step!r}")
         line = json.dumps(row, allow_nan=False).encode() + b"\n"
         with writing(self.path, len(line)):
+            if os.fstat(self._file.fileno()).st_nlink == 0:  # else the line would be written to nowhere
+                raise FileNotFoundError(errno.ENOENT, "it was removed while it was written to")
             size = self._file.tell()
             if size and size + len(line) > self._max_bytes:
                 self._rotate()
