@@ -350,6 +350,10 @@ def test_a_damaged_line_is_named_and_what_a_kill_left_is_left_out(capsys, tmp_pa
             phases.read_steps(tmp_path, skip=0)
         assert said in str(refused.value)
     assert not capsys.readouterr().err
+    (tmp_path / "metrics.0001.jsonl").write_text(f"{good}\n{good}\n{good}\n")  # an older file of the same run
+    file.write_text(f"{good}\n")
+    assert len(phases.read_steps(tmp_path, skip=0)) == 4
+    (tmp_path / "metrics.0001.jsonl").unlink()
     file.write_text(f'{good}\n{good}\n{{"seconds": 1')
     assert len(phases.read_steps(tmp_path, skip=0)) == 2
     assert "line 3, the last, is damaged" in capsys.readouterr().err

@@ -5,6 +5,7 @@
 prints the rates as one JSON line.
 """
 
+import argparse
 import json
 import time
 from collections.abc import Callable
@@ -70,4 +71,5 @@ def _best(function: Callable[..., object], arguments: tuple[jax.Array, ...], rep
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     print(json.dumps(measure()._asdict()))

@@ -15,6 +15,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from rlagents.metrics import files_of
+
 SECONDS = "seconds/"
 TOKENS = ("tokens_sampled", "tokens_total")
 
@@ -28,9 +30,10 @@ def read_steps(workdir: Path, *, skip: int) -> list[dict[str, float]]:
     path = workdir / "metrics.jsonl"
     if not workdir.is_dir():
         raise ValueError(f"{workdir}: no such folder, expected the workdir of a run")
-    if not path.is_file():
+    files = files_of(path)
+    if not files:
         raise ValueError(f"{path}: no such file, expected the metrics of a run of rlagents.train")
-    lines = read_lines(path)
+    lines = [line for file in files for line in read_lines(file)]
     steps = [line for line in lines if any(name.startswith(SECONDS) for name in line)]
     if len(steps) <= skip:
         raise ValueError(f"{path}: found {len(steps)} steps with seconds by phase, expected more than {skip} to skip")
