@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import os
 import shutil
+import sys
 import threading
 
 import jax
@@ -244,3 +245,14 @@ def test_a_damaged_checkpoint_is_named_in_a_line_and_the_one_before_is_left(how,
     shutil.rmtree(tmp_path / "2")
     with Checkpoints(tmp_path) as checkpoints:
         assert bits(checkpoints.restore(target(shardings))[0]) == bits(new_state(shardings))
+
+
+def test_threads_whose_loop_is_gone_are_not_heard_and_all_others_are(monkeypatch):
+    heard = []
+    monkeypatch.setattr(sys, "excepthook", lambda kind, value, trace: heard.append(value))
+    ArrayWriter().close()
+    ArrayWriter().close()  # there is one hook, however many writers
+    mistake, other = RuntimeError("Event loop is open"), ValueError("Event loop is closed")
+    for error in (RuntimeError("Event loop is closed"), mistake, other):
+        sys.excepthook(type(error), error, None)
+    assert heard == [mistake, other]

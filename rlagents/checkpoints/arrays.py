@@ -30,6 +30,8 @@ class ArrayWriter:
 
     def __init__(self) -> None:
         self._failed = False
+        if not isinstance(sys.excepthook, _WithoutClosedLoops):  # now: threads tell of a failure before it is raised
+            sys.excepthook = _WithoutClosedLoops(sys.excepthook)
         self._checkpointer = ocp.AsyncCheckpointer(ocp.StandardCheckpointHandler(), timeout_secs=_TIMEOUT_SECONDS)
 
     def begin(self, folder: Path, state: TrainState | Mapping[str, Params]) -> None:
@@ -72,8 +74,6 @@ def _say_nothing_more() -> None:
     """After a failure, Orbax's and tensorstore's other threads would tell of it in pages of their own."""
     warnings.filterwarnings("ignore", message="coroutine '.*' was never awaited", category=RuntimeWarning)
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-    if not isinstance(sys.excepthook, _WithoutClosedLoops):
-        sys.excepthook = _WithoutClosedLoops(sys.excepthook)
 
 
 class _WithoutClosedLoops:
