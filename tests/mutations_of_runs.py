@@ -147,6 +147,7 @@ MUTATIONS_OF_RUNS = [
     *_in("metrics/tensorboard", "tests/test_run_log.py",
         ("step=first_step, session_log=begun", "step=first_step", "after_a_kill"),
         ("            self._events.flush()\n", "", "before_the_file_is_closed"),
+        ("(self._folder):06d}", "(self._folder)}", "clock_set_back"),
     ),
     *_in("metrics/wandb_run", "tests/test_run_log.py",
         ("if number >= self._next:", "if number > self._next:", "killed_and_resumed"),

@@ -68,6 +68,15 @@ def test_after_a_kill_tensorboard_shows_every_step_once(tmp_path):
     assert [step for step, _ in evaluated] == [3, 4]
 
 
+def test_however_often_it_is_killed_and_the_clock_set_back_tensorboard_shows_every_step_once(tmp_path, monkeypatch):
+    for resumed in range(12):
+        monkeypatch.setattr("time.time", lambda seconds=2e9 - resumed: seconds)
+        write(tmp_path, resumed, resumed + 3, tensorboard=True)
+    shown = scalars(tmp_path / "tensorboard" / "metrics")["reward"]
+    assert [step for step, _ in shown] == list(range(14))
+    assert shown == rows(tmp_path / "metrics.jsonl")["reward"]
+
+
 def test_events_are_there_before_the_file_is_closed(tmp_path):
     log = RunLog(tmp_path, {}, tensorboard=True)
     log.metrics(0, {"reward": math.inf})

@@ -1,7 +1,6 @@
 """TensorBoard event files without TensorFlow: the same names as in the JSON lines, each event on disk at once."""
 
-import itertools
-import os
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +12,7 @@ from tensorboardX.proto.summary_pb2 import Summary  # pyright: ignore[reportAttr
 
 from rlagents.durable import writing
 
-_opened = itertools.count()
+_NUMBERED = re.compile(r"events_(\d+)\.")
 
 
 class TensorBoardWriter:
@@ -28,8 +27,9 @@ class TensorBoardWriter:
         self._folder = Path(folder)
         with writing(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
-            # The library names files by the second, and writes over one that is there.
-            self._events = EventsWriter(str(self._folder / "events"), f".{os.getpid()}.{next(_opened)}")
+            # TensorBoard reads files in the order of their names. The library names them by the second alone, so that
+            # a clock that was set back would put a resume before what it takes back.
+            self._events = EventsWriter(str(self._folder / f"events_{_next_number(self._folder):06d}"))
         begun = SessionLog(status=SessionLog.START)
         self._write(Event(wall_time=time.time(), step=first_step, session_log=begun))
 
@@ -47,3 +47,9 @@ class TensorBoardWriter:
         with writing(self._folder):
             self._events.write_event(event)
             self._events.flush()
+
+
+def _next_number(folder: Path) -> int:
+    """After those of all files in ``folder``, from 1 on."""
+    found = (_NUMBERED.match(file.name) for file in folder.iterdir())
+    return 1 + max((int(match[1]) for match in found if match), default=0)
