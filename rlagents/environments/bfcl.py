@@ -1,8 +1,9 @@
 """The BFCL multi-turn benchmark as an environment: a user with several requests, stateful tools, a verdict at the end.
 
-A user turn lasts until the model answers without a call; then the user says the next thing, or the episode is over. In
-a turn that reveals withheld tools the user's message is their description. As the benchmark has it, the step after the
-20th that makes calls within one user turn is carried out and ends the episode as a failure.
+A user turn lasts until the model answers without a call (or calls the tool that ends it, see ``bfcl_turns``); then the
+user says the next thing, or the episode is over. In a turn that reveals withheld tools the user's message is their
+description. As the benchmark has it, the step after the 20th that makes calls within one user turn is carried out and
+ends the episode as a failure.
 """
 
 from collections import Counter
@@ -20,6 +21,7 @@ from rlagents.environments.bfcl_scoring import (
     state_equals,
 )
 from rlagents.environments.bfcl_tasks import Scenario, scenario_of
+from rlagents.environments.bfcl_turns import SeparateTurns, Turns
 from rlagents.facts import Message, Observation, Opening, Outcome, Task, Transcript, TurnFacts
 from rlagents.tools.call_formats import CallFormat, PythonCalls
 from rlagents.tools.descriptions import Tool
@@ -45,6 +47,7 @@ class BfclEnvironment:
       max_turns: assistant turns in a whole trajectory; the official limit is never below 8 user turns of 21 steps.
       max_output_characters: longer results are cut, and say so.
       closing: what the expert says when a user turn is done.
+      turns: how the user asks; ``bfcl_turns`` has the benchmark's way, and all requests in one message.
       action_rule: R_action; ``bfcl_actions`` has two readings of the paper's.
       stop_strings: none are needed: a turn ends with the model's own end token.
     """
@@ -56,6 +59,7 @@ class BfclEnvironment:
     max_turns: int = 176
     max_output_characters: int = 40_000
     closing: str = "Done."
+    turns: Turns = field(default_factory=SeparateTurns)
     action_rule: ActionRule = each_exists
     stop_strings: tuple[str, ...] = ()
 
@@ -63,9 +67,19 @@ class BfclEnvironment:
         """A system message with the manual (less the withheld tools) and the user's first message."""
         scenario = scenario_of(task)
         withheld = {name for names in scenario.revealed.values() for name in names}
-        shown = [tool for tool in self.tools(scenario.classes) if tool.name not in withheld]
+        shown = [tool for tool in self.callable_tools(scenario).values() if tool.name not in withheld]
         system = {"role": "system", "content": self.format.manual(shown)}
-        return Opening([system, self.user_message(scenario, 0)])
+        return Opening([system, self.user_message(self.asked(task), 0)])
+
+    def asked(self, task: Task) -> Scenario:
+        """The scenario of a task as the user puts it."""
+        scenario = scenario_of(task)
+        return self.turns.asked(scenario, lambda turn: self.user_message(scenario, turn)["content"])
+
+    def callable_tools(self, scenario: Scenario) -> dict[str, Tool]:
+        """All tools that can be called, by name, with the one that ends a user turn, if there is one."""
+        closing = self.turns.closing_tool
+        return {tool.name: tool for tool in (*self.tools(scenario.classes), *([closing] if closing else []))}
 
     def user_message(self, scenario: Scenario, turn: int) -> Message:
         """What the user says in a turn, with the tools it reveals."""
@@ -79,12 +93,13 @@ class BfclEnvironment:
 
     def start(self, task: Task) -> "BfclEpisode":
         """A fresh set of back-ends."""
-        return BfclEpisode(self, scenario_of(task))
+        return BfclEpisode(self, self.asked(task))
 
     def score(self, task: Task, transcripts: Sequence[Transcript]) -> list[Outcome]:
         """R (see ``bfcl_scoring``) per member; named: state, action, finished, official, calls, failed_calls,
         disagrees (1 where R and the benchmark's own verdict differ)."""
-        return [self._outcome(scenario_of(task), transcript) for transcript in transcripts]
+        scenario = self.asked(task)
+        return [self._outcome(scenario, transcript) for transcript in transcripts]
 
     def _outcome(self, scenario: Scenario, transcript: Transcript) -> Outcome:
         record = transcript.record
@@ -107,11 +122,13 @@ class BfclEnvironment:
 
         A turn of more than ``max_steps`` calls is written in ``max_steps`` texts of several calls each.
         """
+        tool = self.turns.closing_tool
+        closing = self.closing if tool is None else self.format.render([ParsedCall(tool.name)])
         turns = []
-        for truth in scenario_of(task).truth:
+        for truth in self.asked(task).truth:
             size = max(1, -(-len(truth) // self.max_steps))
             texts = [self.format.render(truth[at : at + size]) for at in range(0, len(truth), size)]
-            turns.append([*texts, self.closing])
+            turns.append([*texts, closing])
         return turns
 
 
@@ -123,7 +140,7 @@ class BfclEpisode:
         self._scenario = scenario
         self._truth = replay_truth(scenario)
         self._world = self._truth.start.copy()
-        self._tools = {tool.name: tool for tool in environment.tools(scenario.classes)}
+        self._tools = environment.callable_tools(scenario)
         self._turns: list[TurnRecord] = []
         self._calls: list[ParsedCall] = []
         self._steps = 0
@@ -141,14 +158,28 @@ class BfclEpisode:
         if self._over:
             raise RuntimeError("the episode is over; start another one for a new trajectory.")
         parsed = self._environment.format.parse(text, self._tools)
+        closing = self._environment.turns.closing_tool
+        names = [call.name for call in parsed.calls if isinstance(call, ParsedCall)]
+        if closing is not None and closing.name in names:
+            facts = TurnFacts()
+            place = parsed.calls.index(ParsedCall(closing.name))
+            if calls := parsed.calls[:place]:  # what is written after it is not carried out
+                executed = self._execute(calls)
+                if executed.done:
+                    return executed
+                facts = executed.turn
+            return Observation(self._end_turn(), self._over, facts)
         if parsed.calls:
             return self._execute(parsed.calls)
-        self._close_turn()
         void = bool(parsed.error) or not text.strip()
+        return Observation(self._end_turn(), self._over, TurnFacts(void=void))
+
+    def _end_turn(self) -> list[Message]:
+        """What the user says next; nothing where that was all."""
+        self._close_turn()
         turn = len(self._turns)
         self._over = self._finished = turn == len(self._scenario.user_turns)
-        messages = [] if self._over else [self._environment.user_message(self._scenario, turn)]
-        return Observation(messages, self._over, TurnFacts(void=void))
+        return [] if self._over else [self._environment.user_message(self._scenario, turn)]
 
     def _execute(self, calls: Sequence[ParsedCall | RefusedCall]) -> Observation:
         messages = []
