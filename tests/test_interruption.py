@@ -12,6 +12,15 @@ from jax.experimental import multihost_utils
 from rlagents.interruption import Interruption, interruptible
 
 
+@pytest.fixture
+def _terminal():
+    """SIGHUP as a terminal's programs have it, also where the tests run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("_terminal")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_asks_and_the_handlers_are_put_back(number, capsys):
     before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
