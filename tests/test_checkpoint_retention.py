@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rlagents.checkpoints import CheckpointOptions, Checkpoints, RunRecord, folders
@@ -18,6 +18,8 @@ SCORES = st.dictionaries(
 
 @given(SCORES, st.integers(1, 4), st.integers(0, 4), st.none() | st.integers(1, 7))
 @settings(max_examples=draws(100), deadline=None)
+@example({1: math.inf, 2: 1.0, 3: None}, 1, 1, None)
+@example({1: math.nan, 2: 1.0, 3: None}, 1, 2, None)
 def test_what_stays(scores, keep_last, keep_best, every):
     staying = kept(scores, keep_last=keep_last, keep_best=keep_best, keep_every_steps=every)
     assert staying <= scores.keys()
