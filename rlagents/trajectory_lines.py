@@ -1,9 +1,10 @@
 """A group of trajectories as a line of ``trajectories.jsonl``, and the trajectories of such a line: no jax.
 
-A line holds ``step``, ``task``, ``stream``, ``opening`` (the messages that all members begin with, once) and
-``members``; each of these what ``Trajectory.summary`` says of it, less what the line says, ``messages`` after the
-opening, and, where the learner looked at its tokens, ``pieces`` (their texts) and ``columns``: base64 of little-endian
-numbers, one a token, as ``COLUMNS`` names them. Numbers that are not finite are strings, as in all logs.
+A line holds ``step``, ``task``, ``stream``, ``opening`` (the messages that all members begin with, up to the first that
+one of them wrote) and ``members``; each of these what ``Trajectory.summary`` says of it, less what the line says,
+``messages`` after the opening, and, where the learner looked at its tokens, ``pieces`` (their texts) and ``columns``:
+base64 of little-endian numbers, one a token, as ``COLUMNS`` names them. Numbers that are not finite are strings, as in
+all logs.
 """
 
 import base64
@@ -43,7 +44,7 @@ def group_line(
     """
     if not members:
         raise ValueError("a group has at least one member, found none")
-    opening = _shared_beginning([member["messages"] for member in members])
+    opening = _shared_beginning([member["messages"][: _first_turn(member)] for member in members])
     whole = {"task", "stream"}
     rows = []
     for number, member in enumerate(members):
@@ -110,6 +111,14 @@ def _shared_beginning(conversations: Sequence[Sequence[Any]]) -> list[Any]:
             break
         shared.append(messages[0])
     return shared
+
+
+def _first_turn(member: Mapping[str, Any]) -> int:
+    """Place of the first message that the model wrote: turns are counted from there, also where all members begin
+    alike. Assistant messages before it are examples of the opening."""
+    said = [place for place, message in enumerate(member["messages"]) if message["role"] == "assistant"]
+    turns = len(member["stop_reasons"])
+    return said[max(0, len(said) - turns)] if turns and said else len(member["messages"])
 
 
 def _plain(value: Any) -> Any:

@@ -159,6 +159,8 @@ MUTATIONS_OF_RUNS = [
     ),
     *_in("trajectory_lines", "tests/test_trajectory_log.py",
         ('row["messages"][len(opening) :]', 'row["messages"]', "come_back"),
+        ('["messages"][: _first_turn(member)] for', '["messages"] for', "its_own"),
+        ("max(0, len(said) - turns)", "0", "its_own"),
     ),
     *_in("token_pieces", "tests/test_token_pieces.py",
         ("max(told, _shared_length(self._decode(ids[:end]), text))", "_shared_length(self._decode(ids[:end]), text)",

@@ -139,7 +139,24 @@ def test_numbers_that_json_does_not_know_and_lost_members_are_written(tmp_path):
 
 
 TOKENS = {"pieces": ["a", "b"], **{name: [1, 0] for name in COLUMNS}}
-SUMMARY = {"task": "t", "stream": 0, "messages": [], "member": 0}
+SUMMARY = {"task": "t", "stream": 0, "messages": [], "member": 0, "stop_reasons": []}
+
+
+@pytest.mark.parametrize("examples", [0, 2])
+@pytest.mark.parametrize("alike", [1, 2])
+def test_what_a_member_wrote_is_its_own_also_where_all_wrote_it(examples, alike):
+    """Readers count turns from the end of the opening, whatever examples stand in it."""
+    shown = messages(("system", "s"), *[("user", "like"), ("assistant", "this")] * examples, ("user", "u"))
+    members = []
+    for number in range(2):
+        second = "b" if alike == 2 else f"b{number}"
+        said = shown + messages(("assistant", "a"), ("tool", "t"), ("assistant", second), ("tool", "u"))
+        parts = ((Kind.MODEL, 2), (Kind.TOOL, 1), (Kind.MODEL, 1))
+        members.append(trajectory(0, number, segments=parts, messages=said, outcome=Outcome(1.0)).summary())
+    line = group_line(3, members)
+    assert line["opening"] == shown
+    assert [[m["role"] for m in member["messages"]] for member in line["members"]] == [["assistant", "tool"] * 2] * 2
+    assert [member["messages"] for member in trajectories(line)] == [member["messages"] for member in members]
 
 
 def test_damaged_lines_are_refused():
