@@ -48,9 +48,12 @@ def check_tasks(config: Config, experiment: Experiment, *, trains: bool) -> None
 
 def check_learning_rates(config: Config, experiment: Experiment) -> None:
     """Both optimizers have a rate that is a number and not negative, at the first, last and some updates between."""
+    # Without steps there are no further keys.
     of_rl = config.rl.steps and config.rl.steps * config.rl.epochs * config.rl.updates_per_batch
-    phases = {"supervised_optimizer": (experiment.supervised_optimizer, config.supervised.steps)}
-    for name, (optimizer, updates) in (phases | {"optimizer": (experiment.optimizer, of_rl)}).items():
+    for name, optimizer, updates in (
+        ("supervised_optimizer", experiment.supervised_optimizer, config.supervised.steps),
+        ("optimizer", experiment.optimizer, of_rl),
+    ):
         for update in np.unique(np.linspace(0, updates - 1, 9, dtype=int)) if updates else ():
             rate = float(np.asarray(optimizer.learning_rate(int(update))))
             if not 0 <= rate < math.inf:

@@ -43,6 +43,14 @@ def no_workers(monkeypatch):
     monkeypatch.setattr("rlagents.machinery.ProcessPool", mock.Mock())
 
 
+@pytest.fixture
+def no_processes(monkeypatch):
+    """The environment of a run lives in this process."""
+    from rlagents.rollouts.local_pool import LocalPool
+
+    monkeypatch.setattr("rlagents.machinery.ProcessPool", lambda environment, **options: LocalPool(environment))
+
+
 @pytest.fixture(scope="module")
 def experiment():
     """The quickstart's, in small."""

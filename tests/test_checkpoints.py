@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import threading
+import types
 
 import jax
 import jax.numpy as jnp
@@ -256,3 +257,13 @@ def test_threads_whose_loop_is_gone_are_not_heard_and_all_others_are(monkeypatch
     for error in (RuntimeError("Event loop is closed"), mistake, other):
         sys.excepthook(type(error), error, None)
     assert heard == [mistake, other]
+
+
+def test_neither_are_those_that_python_did_not_start(monkeypatch):
+    heard = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda raised: heard.append(raised.exc_value))
+    ArrayWriter().close()
+    mistake = RuntimeError("Event loop is open")
+    for error in (RuntimeError("Event loop is closed"), mistake):
+        sys.unraisablehook(types.SimpleNamespace(exc_type=type(error), exc_value=error, exc_traceback=None))
+    assert heard == [mistake]

@@ -11,7 +11,6 @@ from rlagents.conditioning import conditioning, identical, restored_variance
 from rlagents.facts import Outcome
 from rlagents.metrics import names, read_metrics
 from rlagents.rollouts.conditions import bernoulli, reward_goal
-from rlagents.rollouts.local_pool import LocalPool
 from rlagents.types import Kind
 from tests import smallest_run
 from tests.effort import draws
@@ -104,8 +103,8 @@ def test_members_asked_for_different_rewards_are_not_compared():
     assert identical([member(1, 1.0), member(1, 1.0)], 1.0) == (1.0, pytest.approx(math.exp(-2.0)))
 
 
-def test_a_run_writes_them_under_their_names(tmp_path, monkeypatch):
-    monkeypatch.setattr("rlagents.machinery.ProcessPool", lambda environment, **options: LocalPool(environment))
+@pytest.mark.usefixtures("no_processes")
+def test_a_run_writes_them_under_their_names(tmp_path):
     config = smallest_run.get_config()
     config.rl.steps = 2
     # Literals that are short: the smallest model reads bytes.

@@ -15,9 +15,10 @@ from rlagents.durable import WriteError
 from rlagents.interruption import Interrupted
 from rlagents.learner import NonFiniteError
 from rlagents.metrics import read_lines, read_metrics
-from rlagents.rollouts.local_pool import LocalPool
 from tests import smallest_run
 from tests.smallest_world import AllEqual, NothingReadable, OftenLong, OftenLost, Parity
+
+pytestmark = pytest.mark.usefixtures("no_processes")
 
 WILD = learner.from_optax(optax.adam(10.0), optax.constant_schedule(10.0))
 """So large a rate that the first update makes another policy."""
@@ -27,11 +28,6 @@ WILD = learner.from_optax(optax.adam(10.0), optax.constant_schedule(10.0))
 def _programs_kept(tmp_path_factory):
     with programs_kept(tmp_path_factory.mktemp("programs")):
         yield
-
-
-@pytest.fixture(autouse=True)
-def _no_processes(monkeypatch):
-    monkeypatch.setattr("rlagents.machinery.ProcessPool", lambda environment, **options: LocalPool(environment))
 
 
 def short(**alarms):

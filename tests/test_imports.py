@@ -169,30 +169,23 @@ def test_oracles_import_numpy_only():
             assert name.split(".")[0] == "numpy", f"{path.name} imports {name}"
 
 
-def test_environments_tools_and_reports_leave_jax_out_of_a_fresh_process():
-    """One process imports them all, one after the other, and names the first that brings jax in."""
-    workers = [name for name in MODULES if part_of(name) in ("environments", "tools", "facts", "report")]
-    assert len(workers) > 3
+@pytest.mark.parametrize(
+    ("parts", "unwanted"),
+    [
+        pytest.param(("environments", "tools", "facts", "report"), {"jax", "jaxlib", "torch"}, id="no jax in workers"),
+        # Libraries that take in torch where they find it are imported where they are asked for, not before.
+        pytest.param(("train", "evaluate", "report", "compilation"), NOWHERE, id="no judges in programs"),
+    ],
+)
+def test_modules_leave_libraries_out_of_a_fresh_process(parts, unwanted):
+    """One process imports them all, one after the other, and names the first that brings one in."""
+    modules = [name for name in MODULES if part_of(name) in parts]
+    assert len(modules) > 3
     program = (
         "import importlib, sys\n"
-        f"for name in {workers}:\n"
+        f"for name in {modules}:\n"
         "    importlib.import_module(name)\n"
-        "    loaded = {'jax', 'jaxlib', 'torch'} & set(sys.modules)\n"
-        "    assert not loaded, f'importing {name} loads {loaded}'\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-
-
-def test_programs_leave_judges_out_of_a_fresh_process():
-    """Libraries that take in torch where they find it are imported where they are asked for, not before."""
-    programs = [name for name in MODULES if part_of(name) in ("train", "evaluate", "report", "compilation")]
-    assert len(programs) > 3
-    program = (
-        "import importlib, sys\n"
-        f"for name in {programs}:\n"
-        "    importlib.import_module(name)\n"
-        f"    loaded = {NOWHERE} & set(sys.modules)\n"
+        f"    loaded = {unwanted} & set(sys.modules)\n"
         "    assert not loaded, f'importing {name} loads {loaded}'\n"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=300)

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from rlagents.progress import RichProgress, progress
-from rlagents.rollouts.local_pool import LocalPool
 from rlagents.steady_output import SteadyStream, steady_output
 from tests import smallest_run
 
@@ -81,8 +80,8 @@ def test_a_program_goes_on_to_its_end_whatever_becomes_of_its_output(redirection
     assert (tmp_path / "ended").exists()
 
 
-def test_a_run_whose_output_fails_is_the_run_that_is_watched(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("rlagents.machinery.ProcessPool", lambda environment, **options: LocalPool(environment))
+@pytest.mark.usefixtures("no_processes")
+def test_a_run_whose_output_fails_is_the_run_that_is_watched(tmp_path, monkeypatch):
     config = smallest_run.get_config()
     config.rl.steps = 2
     smallest_run.run(config, tmp_path / "run")

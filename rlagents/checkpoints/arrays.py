@@ -30,8 +30,7 @@ class ArrayWriter:
 
     def __init__(self) -> None:
         self._failed = False
-        if not isinstance(sys.excepthook, _WithoutClosedLoops):  # now: threads tell of a failure before it is raised
-            sys.excepthook = _WithoutClosedLoops(sys.excepthook)
+        _hear_no_closed_loops()  # now: threads tell of a failure before it is raised
         self._checkpointer = ocp.AsyncCheckpointer(ocp.StandardCheckpointHandler(), timeout_secs=_TIMEOUT_SECONDS)
 
     def begin(self, folder: Path, state: TrainState | Mapping[str, Params]) -> None:
@@ -77,14 +76,24 @@ def _say_nothing_more() -> None:
 
 
 class _WithoutClosedLoops:
-    """An excepthook without what threads of tensorstore raise when the loop that waited for them is gone."""
+    """A hook of ``sys`` without what threads of tensorstore raise when the loop that waited for them is gone."""
 
     def __init__(self, before: Callable[..., Any]):
         self._before = before
 
-    def __call__(self, kind: Any, value: Any, trace: Any) -> None:
+    def __call__(self, *raised: Any) -> None:
+        # ``excepthook`` is given kind, value and traceback, ``unraisablehook`` one object that has them.
+        value = raised[0].exc_value if len(raised) == 1 else raised[1]
         if not (isinstance(value, RuntimeError) and str(value) == "Event loop is closed"):
-            self._before(kind, value, trace)
+            self._before(*raised)
+
+
+def _hear_no_closed_loops() -> None:
+    """Python's own threads tell ``excepthook`` of them, calls from tensorstore's ``unraisablehook``."""
+    for name in ("excepthook", "unraisablehook"):
+        hook = getattr(sys, name)
+        if not isinstance(hook, _WithoutClosedLoops):
+            setattr(sys, name, _WithoutClosedLoops(hook))
 
 
 def read_state(folder: Path, abstract: TrainState, where: str) -> TrainState:

@@ -199,11 +199,11 @@ class Checkpoints:
                 folders.give_up(self.directory, step)
             before = folders.steps_in(self.directory)
             left = f"those of steps {before} are whole" if before else "there was none before"
-            # Orbax measures by the clock on the wall.
-            late = "the disk was too slow, or the clock was set; start" if isinstance(error, TimeoutError) else ""
+            remedy = "make room, and start the run again"
+            if isinstance(error, TimeoutError):  # Orbax measures by the clock on the wall
+                remedy = "the disk was too slow, or the clock was set; start the run again"
             raise CheckpointError(
-                f"the checkpoint of step {step} in {self.directory} cannot be written ({said(error)}); {left}: "
-                f"{late or 'make room, and start'} the run again"
+                f"the checkpoint of step {step} in {self.directory} cannot be written ({said(error)}); {left}: {remedy}"
             ) from error
 
     def _read(self, step: int | None, read: Callable[[Path, str], T]) -> T:

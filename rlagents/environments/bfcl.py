@@ -27,6 +27,8 @@ from rlagents.tools.call_formats import CallFormat, PythonCalls
 from rlagents.tools.descriptions import Tool
 from rlagents.tools.function_calls import ParsedCall, RefusedCall
 
+Calls = Sequence[ParsedCall | RefusedCall]
+
 REVEAL = "More tools are at your disposal from now on; use them for what is still open:"
 
 
@@ -78,8 +80,9 @@ class BfclEnvironment:
 
     def callable_tools(self, scenario: Scenario) -> dict[str, Tool]:
         """All tools that can be called, by name, with the one that ends a user turn, if there is one."""
+        tools = {tool.name: tool for tool in self.tools(scenario.classes)}
         closing = self.turns.closing_tool
-        return {tool.name: tool for tool in (*self.tools(scenario.classes), *([closing] if closing else []))}
+        return tools if closing is None else {**tools, closing.name: closing}
 
     def user_message(self, scenario: Scenario, turn: int) -> Message:
         """What the user says in a turn, with the tools it reveals."""
@@ -158,21 +161,22 @@ class BfclEpisode:
         if self._over:
             raise RuntimeError("the episode is over; start another one for a new trajectory.")
         parsed = self._environment.format.parse(text, self._tools)
+        calls, closed = self._until_closed(parsed.calls)
+        facts = TurnFacts(void=not closed and (bool(parsed.error) or not text.strip()))
+        if calls:
+            executed = self._execute(calls)
+            if executed.done or not closed:
+                return executed
+            facts = executed.turn
+        return Observation(self._end_turn(), self._over, facts)
+
+    def _until_closed(self, calls: Calls) -> tuple[Calls, bool]:
+        """Calls before the one that ends the user turn, and whether there is one; what follows is not carried out."""
         closing = self._environment.turns.closing_tool
-        names = [call.name for call in parsed.calls if isinstance(call, ParsedCall)]
-        if closing is not None and closing.name in names:
-            facts = TurnFacts()
-            place = parsed.calls.index(ParsedCall(closing.name))
-            if calls := parsed.calls[:place]:  # what is written after it is not carried out
-                executed = self._execute(calls)
-                if executed.done:
-                    return executed
-                facts = executed.turn
-            return Observation(self._end_turn(), self._over, facts)
-        if parsed.calls:
-            return self._execute(parsed.calls)
-        void = bool(parsed.error) or not text.strip()
-        return Observation(self._end_turn(), self._over, TurnFacts(void=void))
+        for place, call in enumerate(calls):
+            if closing is not None and isinstance(call, ParsedCall) and call.name == closing.name:
+                return calls[:place], True
+        return calls, False
 
     def _end_turn(self) -> list[Message]:
         """What the user says next; nothing where that was all."""
@@ -181,7 +185,7 @@ class BfclEpisode:
         self._over = self._finished = turn == len(self._scenario.user_turns)
         return [] if self._over else [self._environment.user_message(self._scenario, turn)]
 
-    def _execute(self, calls: Sequence[ParsedCall | RefusedCall]) -> Observation:
+    def _execute(self, calls: Calls) -> Observation:
         messages = []
         successes = 0
         for call in calls:

@@ -17,6 +17,10 @@ from rlagents.sampling.keys import StreamKey
 LOW, HIGH = 0, 1
 """Conditions of :func:`reward_goal` with its own literals, as ``Masks.condition`` holds them."""
 
+GOAL_LITERALS = ("<|low_reward|>", "<|high_reward|>")
+GOAL_TEMPLATE = "\n[Reward Goal: {}]"
+"""Of RC-GRPO, arXiv 2602.03025, appendix B, by condition; what separates the goal from the message is ours."""
+
 _DRAWS = 0x60A1
 """Begins the seed of every draw: shorter seeds are padded with zeros, so without it they could be another's."""
 
@@ -60,9 +64,7 @@ def unconditioned(task: Task, opening: Opening, condition: int) -> Sequence[Mess
     return opening.messages
 
 
-def goal_messages(
-    literals: Sequence[str] = ("<|low_reward|>", "<|high_reward|>"), template: str = "\n[Reward Goal: {}]"
-) -> ConditionMessages:
+def goal_messages(literals: Sequence[str] = GOAL_LITERALS, template: str = GOAL_TEMPLATE) -> ConditionMessages:
     """Append the reward goal of a condition to the first user message; condition -1 appends nothing.
 
     RC-GRPO, arXiv 2602.03025, appendix B. The paper does not say what separates the goal from the message; here it is
@@ -96,11 +98,7 @@ def goal_messages(
     return messages
 
 
-def reward_goal(
-    draw: Draw,
-    literals: Sequence[str] = ("<|low_reward|>", "<|high_reward|>"),
-    template: str = "\n[Reward Goal: {}]",
-) -> MemberMessages:
+def reward_goal(draw: Draw, literals: Sequence[str] = GOAL_LITERALS, template: str = GOAL_TEMPLATE) -> MemberMessages:
     """Show each member the reward goal of the condition drawn for it; see :func:`goal_messages`.
 
     Raises ValueError as that does, and for a member that no condition is drawn for.
