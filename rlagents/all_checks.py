@@ -52,6 +52,9 @@ def check_config(config: Config, *, trains: bool) -> Mesh:
             problems.ask(config_checks.check_trace_buckets, config)
         if config_sections.found(config, "rl.steps") and not problems.about("limits", "sampler"):
             problems.ask(_check_buckets_but_turns, config)
+    for name, value in config_sections.leaves(config).items():
+        if not problems.about(name):
+            problems.ask(config_checks.check_not_nan, name, value)
     problems.refuse()
     assert mesh is not None
     return mesh
@@ -85,6 +88,7 @@ def check_experiment(config: Config, experiment: Experiment, *, trains: bool) ->
         problems.ask(experiment_checks.check_learning_rates, config, experiment)
     problems.ask(experiment_checks.check_tasks, config, experiment, trains=trains)
     if not problems.lines:
+        problems.ask(experiment_checks.check_best_metric, config, experiment)
         if trains and config.supervised.steps:
             problems.ask(experiment_checks.check_demonstrations, config, experiment)
         problems.ask(experiment_checks.check_member_messages, config, experiment, trains=trains)

@@ -14,8 +14,9 @@ from rlagents.config_checks import check_compilation_cache
 from rlagents.config_defaults import complete
 from rlagents.config_help import described
 from rlagents.experiment import Config, Experiment, load_experiment, load_module
-from rlagents.overrides import config_files, explained
+from rlagents.overrides import ConfigFileError, config_files, explained, without_get_config
 from rlagents.problems import Problems
+from rlagents.steady_output import steady_output
 from rlagents.stored_config import note_origin, origin_of, read_stored_config
 
 # Config files import transformers, which else tells every run that torch is missing, before anything of ours.
@@ -44,7 +45,15 @@ class _ConfigParser(ConfigFileFlagParser):
         file, _, argument = path.partition(":")
         if file.endswith(".json"):
             return read_stored_config(Path(file))
-        config = super().parse(path)
+        if not Path(file).is_file():
+            raise FileNotFoundError(path)
+        try:
+            config = super().parse(path)
+            getattr(config, "keys", None)  # what stands for a file that raised an OSError raises it here
+        except (Exception, SystemExit) as error:
+            if isinstance(error, SyntaxError) or without_get_config(error):
+                raise
+            raise ConfigFileError(file, error) from error
         if isinstance(config, ConfigDict):
             complete(config)
             note_origin(config, file, argument or None)
@@ -65,10 +74,13 @@ def read_options(*, trains: bool = True) -> tuple[Config, Experiment, Path]:
     config = CONFIG.value
     if not Path(path).is_file():
         raise ValueError(f"{path} is no file; {_WANTED}")
-    if not isinstance(config, ConfigDict):  # ml_collections gives an object of its own for a file it could not read
-        found = "cannot be read" if "_ErrorConfig" in str(type(config)) else f"gives a {type(config).__name__}"
-        raise ValueError(f"get_config() of {path} {found}; it has to return an ml_collections.ConfigDict.")
-    workdir, problems = Path(str(WORKDIR.value)), Problems()
+    if not isinstance(config, ConfigDict):
+        raise ValueError(
+            f"get_config() of {path} gives a {type(config).__name__}; it has to return an ml_collections.ConfigDict."
+        )
+    if not WORKDIR.value:
+        raise ValueError("--workdir is empty; give the folder of the run.")
+    workdir, problems = Path(WORKDIR.value), Problems()
     problems.ask(check_config, config, trains=trains)
     problems.ask(check_compilation_cache, config, workdir)
     problems.refuse()
@@ -82,14 +94,28 @@ def parse_flags(argv: list[str]) -> list[str]:
     """
     program = f"rlagents.{Path(argv[0]).stem}"
     try:
-        if any(option in HELP_OPTIONS for option in argv[1:]):
-            print(_help(argv))
-            sys.exit(0)
-        return flags.FLAGS(argv)
-    # ml_collections raises AttributeError for a key that the config does not have, and whatever the file raises.
-    except (flags.Error, AttributeError, KeyError, TypeError, ValueError, OSError, ImportError, SyntaxError) as error:
+        help_text = _help(argv) if any(option in HELP_OPTIONS for option in argv[1:]) else None
+        left = flags.FLAGS(argv) if help_text is None else []
+    # ml_collections raises AttributeError for a key that the config does not have.
+    except (
+        flags.Error,
+        ConfigFileError,
+        AttributeError,
+        KeyError,
+        TypeError,
+        ValueError,
+        OSError,
+        SyntaxError,
+    ) as error:
         print(f"{program}: {_explained(error, argv)}", file=sys.stderr)
         sys.exit(2)
+    except SystemExit:  # --help, for which absl ends with 1
+        sys.exit(0)
+    if help_text is None:
+        return left
+    with steady_output():
+        print(help_text, flush=True)
+    sys.exit(0)
 
 
 def _help(argv: list[str]) -> str:

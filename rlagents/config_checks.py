@@ -4,6 +4,7 @@ Every function raises ValueError with one line that names the key, what it is an
 found only when the first batch is collated, or after the warm-up, costs the time until then.
 """
 
+import math
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -19,6 +20,9 @@ from rlagents.problems import Problems
 from rlagents.rollouts.members import Limits
 
 _CACHE_WANTED = "give a folder, relative to the workdir or absolute, or '' to keep no compiled programs."
+_MOST_COUNTED = 2**31 - 1
+"""Steps and updates are counted in 32 bits, and no shape is larger."""
+
 _MOST_OVER_SAMPLE = 100
 """Beyond it a number is a slip: a draw is one batch, and ``rl.max_draws`` draws again."""
 
@@ -35,6 +39,12 @@ def check_counts(config: Config) -> None:
             if value is not ABSENT:
                 problems.ask(check, name, value)
     problems.refuse()
+
+
+def check_not_nan(name: str, value: Any) -> None:
+    """No key is NaN, whatever it is for: not even a stored config is equal to one that has it."""
+    if isinstance(value, float) and math.isnan(value):
+        raise ValueError(f"{name} is nan; give a number.")
 
 
 def _value_checks(config: Config) -> dict[Callable[[str, Any], None], Iterable[str]]:
@@ -63,15 +73,22 @@ def _check_seed(name: str, value: Any) -> None:
 
 def _check_from_0(name: str, value: Any) -> None:
     check_whole(name, value, 0)
+    _check_counted(name, value)
 
 
 def _check_from_1(name: str, value: Any) -> None:
     check_whole(name, value, 1)
+    _check_counted(name, value)
 
 
 def _check_1_or_none(name: str, value: Any) -> None:
     if value is not None:
-        check_whole(name, value, 1)
+        _check_from_1(name, value)
+
+
+def _check_counted(name: str, value: int) -> None:
+    if value > _MOST_COUNTED:
+        raise ValueError(f"{name} is {value}; give a whole number below 2**31.")
 
 
 def _check_rollouts_ahead(name: str, value: Any) -> None:
@@ -197,6 +214,12 @@ def _check_updates(options: Any, prompt_shards: int) -> None:
     _check_divides("rl.updates_per_batch", options.updates_per_batch, "rl.prompts_per_step", options.prompts_per_step)
     whole = options.prompts_per_step // options.updates_per_batch
     _check_micro_batch("rl", options, "the prompts of an update", whole, prompt_shards)
+    updates = options.steps * options.epochs * options.updates_per_batch
+    if options.steps <= _MOST_COUNTED < updates:
+        raise ValueError(
+            f"rl.steps is {options.steps}, each of rl.epochs x rl.updates_per_batch = "
+            f"{options.epochs * options.updates_per_batch} updates: {updates} updates; give fewer, below 2**31."
+        )
 
 
 def _check_divides(name: str, part: int, whole_name: str, whole: int) -> None:

@@ -2,12 +2,10 @@
 
 import textwrap
 from collections.abc import Mapping
-from typing import Any
-
-from ml_collections import ConfigDict
 
 from rlagents.config_defaults import defaults
 from rlagents.config_meanings import MEANINGS, Meaning
+from rlagents.config_sections import leaves
 from rlagents.experiment import Config
 
 _WIDTH = 118
@@ -34,18 +32,6 @@ def described(config: Config | None, own: Mapping[str, tuple[str, str]]) -> str:
             lines += ["", section or "(no section)"]
         lines += _entry(key, values[key], meanings.get(key))
     return "\n".join(lines)
-
-
-def leaves(config: Config) -> dict[str, Any]:
-    """``section.key -> value`` of all that is no section."""
-    found: dict[str, Any] = {}
-    for key in config:
-        value = config[key]
-        if isinstance(value, ConfigDict):
-            found |= {f"{key}.{name}": leaf for name, leaf in leaves(value).items()}
-        else:
-            found[key] = value
-    return found
 
 
 def _entry(key: str, value: str, meaning: Meaning | None) -> list[str]:

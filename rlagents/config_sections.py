@@ -157,6 +157,18 @@ def keys_of(config: Config, name: str) -> list[str]:
     return list(section) if isinstance(section, (ConfigDict, Mapping)) else []
 
 
+def leaves(config: Config) -> dict[str, Any]:
+    """``section.key -> value`` of all that is no section."""
+    named: dict[str, Any] = {}
+    for key in config:
+        value = config[key]
+        if isinstance(value, ConfigDict):
+            named |= {f"{key}.{name}": leaf for name, leaf in leaves(value).items()}
+        else:
+            named[key] = value
+    return named
+
+
 def _check_keys(config: Config, sections: Mapping[str, Iterable[str]], problems: Problems) -> None:
     for section, keys in sections.items():
         if section not in config:

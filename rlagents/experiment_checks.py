@@ -13,6 +13,7 @@ from rlagents.experiment import Config, Experiment
 from rlagents.facts import Task
 from rlagents.methods import specimen
 from rlagents.methods.base import Role
+from rlagents.problems import near_match
 from rlagents.rollouts.collate import collate
 from rlagents.rollouts.conditions import MemberMessages, Place, same_for_all
 from rlagents.rollouts.episodes import ENVIRONMENT_ERRORS
@@ -44,6 +45,22 @@ def check_tasks(config: Config, experiment: Experiment, *, trains: bool) -> None
                 raise ValueError(
                     f"{name} of build(config) has no first task ({error}); give it at least one."
                 ) from error
+
+
+def check_best_metric(config: Config, experiment: Experiment) -> None:
+    """What the best checkpoints are chosen by is what an evaluation gives; which facts there are, only it shows."""
+    wanted = config.checkpoint.get("best_metric", "success")
+    if not config.checkpoint.get("keep_best") or wanted.startswith("named/"):
+        return
+    known = ["success", "tasks", "samples_per_task", "tasks_skipped"]
+    if wanted.startswith("success/"):
+        tasks = (experiment.held_out[index] for index in range(config.evaluation.num_tasks))
+        known += sorted({f"success/{experiment.category(task)}" for task in tasks})
+    if wanted not in known:
+        raise ValueError(
+            f"checkpoint.best_metric is {wanted!r}, which an evaluation does not give; it gives {', '.join(known)}, "
+            f"success/CATEGORY and named/FACT.{near_match(wanted, known)}"
+        )
 
 
 def check_learning_rates(config: Config, experiment: Experiment) -> None:

@@ -43,9 +43,9 @@ def new_record(config: Config, position: Mapping[str, Any], elapsed_seconds: flo
 def resumed(checkpoints: Checkpoints, config: Config, log: Path | None = None) -> Resumed | None:
     """The newest whole checkpoint of a phase; None where it has none yet.
 
-    Newer ones that are damaged are renamed, and told of on standard error. Raises CheckpointError where there were
-    checkpoints and none is whole, or where the phase's ``log`` tells of steps that only a run with a checkpoint can
-    have made; and for one of another config, naming the keys that differ. Other versions of the code are only told of.
+    Newer ones that are damaged are renamed, and told of on standard error, as are steps before it whose lines are not
+    in the phase's ``log``. Raises CheckpointError where there were checkpoints and none is whole, or none is there any
+    more; and for one of another config, naming the keys that differ. Other versions of the code are only told of.
     """
     checkpoints.tidy()
     newest = checkpoints.newest()
@@ -56,7 +56,11 @@ def resumed(checkpoints: Checkpoints, config: Config, log: Path | None = None) -
                 f"{checkpoints.directory} holds checkpoints, but none that is whole ({'; '.join(lost)}); put a whole "
                 "one back, or give a new --workdir to begin anew: a run is never started over by itself"
             )
-        _check_log(log, checkpoints, config)
+        if checkpoints.begun():
+            raise CheckpointError(
+                f"{checkpoints.directory} held checkpoints, and holds none any more; put one back, or give a new "
+                "--workdir to begin anew: a run is never started over by itself"
+            )
         return None
     record = checkpoints.record(newest.step)
     differences = differing_keys(record.config, plain(config))
@@ -69,10 +73,12 @@ def resumed(checkpoints: Checkpoints, config: Config, log: Path | None = None) -
         aside = checkpoints.set_aside(step)
         print(
             f"WARNING: the checkpoint of step {step} in {checkpoints.directory} is damaged ({what}); it was renamed to "
-            f"{aside.name}, and the run goes back to step {newest.step}",
+            f"{aside.name}, and what came after step {newest.step} is made again",
             file=sys.stderr,
             flush=True,
         )
+    if log is not None:
+        _tell_of_lost_lines(log, newest.step)
     other = version_differences(record.run["versions"], code_versions())
     if other:
         print(
@@ -83,15 +89,16 @@ def resumed(checkpoints: Checkpoints, config: Config, log: Path | None = None) -
     return Resumed(newest.step, record)
 
 
-def _check_log(log: Path | None, checkpoints: Checkpoints, config: Config) -> None:
-    """Raise CheckpointError if the log goes beyond the second checkpoint, which is begun when the first is complete."""
-    if log is None or not files_of(log):
-        return
-    last = max((row["step"] for row in read_lines(log)), default=-1)
-    if last >= 2 * CheckpointOptions(**config.checkpoint).every_steps:
-        raise CheckpointError(
-            f"{log} has lines up to step {last}, but {checkpoints.directory} holds no checkpoint; put one back, or "
-            "give a new --workdir to begin anew: a run is never started over by itself"
+def _tell_of_lost_lines(log: Path, step: int) -> None:
+    """Say which of the first ``step`` steps have no line: they are not made again, so their numbers stay lost."""
+    there = {row["step"] for row in read_lines(log)} if files_of(log) else set()
+    lost = [number for number in range(step) if number not in there]
+    if lost:
+        print(
+            f"WARNING: {log} has no line that can be read of {len(lost)} of the {step} steps before the checkpoint, "
+            f"the first of them step {lost[0]}; the run goes on, and what they were stays unknown",
+            file=sys.stderr,
+            flush=True,
         )
 
 

@@ -1,14 +1,16 @@
 """What is wrong with a command line: every ``--config.key=value`` that cannot be taken, in a line each."""
 
 import re
+import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
 from rlagents.all_checks import check_config
-from rlagents.config_help import leaves
+from rlagents.config_sections import leaves
 from rlagents.experiment import Config
 from rlagents.problems import ConfigError, Problems, near_match
 
@@ -19,6 +21,24 @@ _KINDS = (
     (str, "a text"),
     (tuple, "a tuple, such as '(1, 2)'"),
 )
+
+
+class ConfigFileError(Exception):
+    """A config file raised something, or ended the program, when it was read or its ``get_config`` called."""
+
+    def __init__(self, file: str, error: BaseException):
+        if str(error).startswith(("Error whilst parsing config file", "Configuration is not available")):
+            error = error.__cause__ or error.__context__ or error  # ml_collections wraps some of them
+        frames = traceback.extract_tb(error.__traceback__)
+        line = next((frame.lineno for frame in reversed(frames) if Path(frame.filename).name == Path(file).name), None)
+        where = "" if line is None else f", line {line}"
+        if isinstance(error, SystemExit):
+            said = f"it ends the program (exit code {error.code}); it may do no more than define what a run is"
+        else:
+            # What a file raises as a ValueError it says to whoever gave the argument.
+            kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
+            said = kind + " ".join(str(error).split())
+        super().__init__(f"{file}{where}: {said}")
 
 
 class Override(NamedTuple):
@@ -33,13 +53,17 @@ def explained(error: Exception, argv: Sequence[str], load: Callable[[str], Any],
 
     ``load`` gives the config of a file; ``wanted`` says what ``--config`` takes.
     """
+    if isinstance(error, ConfigFileError):
+        return str(error)
     files = config_files(argv)
     path = files[-1].partition(":")[0] if files else "the config file"
+    if missing := re.search(r"Flag --(\w+) must have a value other than None", str(error)):
+        return f"--{missing[1]} is missing; {wanted if missing[1] == 'config' else 'give the folder of the run.'}"
     if isinstance(error, SyntaxError):
         return f"{path} is not Python: {error.msg} ({error.filename}, line {error.lineno}); {wanted}"
     if isinstance(error, OSError):
-        return f"{path} cannot be read; {wanted}"
-    if isinstance(error, AttributeError) and "'get_config'" in str(error):
+        return f"{path} {'cannot be read' if Path(path).is_file() else 'is no file'}; {wanted}"
+    if without_get_config(error):
         return f"{path} has no get_config(); {wanted}"
     said = str(error).strip()
     lines = _refused(argv, files[-1], load) if files else []
@@ -48,6 +72,11 @@ def explained(error: Exception, argv: Sequence[str], load: Callable[[str], Any],
         return str(ConfigError([*lines, *also]))
     # Of what get_config raised, as text, the last line says what it was.
     return f"{path}: {said.splitlines()[-1]}" if "Traceback" in said else " ".join(said.split())
+
+
+def without_get_config(error: BaseException) -> bool:
+    """Whether it says that a config file has no ``get_config``."""
+    return isinstance(error, AttributeError) and "'get_config'" in str(error)
 
 
 def config_files(argv: Sequence[str]) -> list[str]:

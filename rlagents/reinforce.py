@@ -4,7 +4,7 @@ import contextlib
 import functools
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import jax
@@ -15,7 +15,7 @@ from rlagents.checkpoints import CheckpointError, CheckpointOptions, Checkpoints
 from rlagents.durable import sync_file
 from rlagents.first_weights import REINFORCED, new_record, resumed
 from rlagents.interruption import Interrupted, Interruption
-from rlagents.machinery import Machinery
+from rlagents.machinery import Machinery, abstract_params
 from rlagents.metrics import JsonLines, each_metrics
 from rlagents.metrics.run_log import RunLog
 from rlagents.progress import progress
@@ -31,10 +31,15 @@ from rlagents.types import Params
 
 
 def reinforce(
-    machinery: Machinery, workdir: Path, params: Params, timer: PhaseTimer, interruption: Interruption
+    machinery: Machinery,
+    workdir: Path,
+    before_rl: Callable[[], Params],
+    timer: PhaseTimer,
+    interruption: Interruption,
 ) -> None:
-    """Rollout, credit, update, again and again from ``params``; evaluates before, in between and after.
+    """Rollout, credit, update, again and again from ``before_rl()``; evaluates before, in between and after.
 
+    A run that goes on after a checkpoint asks for the weights before RL only where the method compares with them.
     Raises CheckpointError as :func:`rlagents.first_weights.resumed` does, and Interrupted, with all saved.
 
     ``seconds/update`` of a step runs from its first pass to the published weights, which is the one time that the host
@@ -44,8 +49,8 @@ def reinforce(
     config, experiment, options = machinery.config, machinery.experiment, machinery.config.rl
     method, optimizer = experiment.method, experiment.optimizer
     axes, key = models.logical_axes(experiment.decoder), jax.random.key(config.seed)
-    shardings = learner.state_shardings(params, optimizer, method.init(), axes, machinery.mesh)
-    reference = learner.own_copy(params, machinery.param_shardings) if "reference" in method.needs else None
+    shapes = abstract_params(experiment.decoder)
+    shardings = learner.state_shardings(shapes, optimizer, method.init(), axes, machinery.mesh)
     make_learner = learner.make_learner
     if options.pack_micro_batches:
         lengths = {name: config.buckets[name] for name in ("prefix_buckets", "member_buckets")}
@@ -68,10 +73,14 @@ def reinforce(
         if first >= options.steps:
             print(f"{workdir} is finished: all {options.steps} steps are done, nothing is left to do.", flush=True)
             return
+        compares = "reference" in method.needs
+        params = before_rl() if before is None or compares else None
+        reference = learner.own_copy(params, machinery.param_shardings) if compares else None
         if before is None:
             state = learner.create_state(params, optimizer, method.init(), key, shardings)
-        else:
-            abstract = learner.abstract_state(params, optimizer, method.init(), shardings)
+        del params  # state and reference have buffers of their own
+        if before is not None:
+            abstract = learner.abstract_state(shapes, optimizer, method.init(), shardings)
             state, stored = checkpoints.restore(abstract, first)
             position = stored.position["prompts"]
             pending = _pending(stored, checkpoints)

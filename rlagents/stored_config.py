@@ -4,7 +4,6 @@ Programs note in the config itself, under ``experiment``, which file built it an
 config can be run as it is, and a folder of another experiment is another config.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from ml_collections import ConfigDict, config_dict
 
 from rlagents.config_defaults import complete
 from rlagents.experiment import Config
+from rlagents.workdir import read_json
 
 ORIGIN = "experiment"
 
@@ -41,10 +41,8 @@ def read_stored_config(path: Path) -> Config:
     Raises ValueError where the file is damaged, does not say which config file built it, or that one is not there.
     """
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read ({error.strerror}); give the config.json of a run.") from error
-    except (ValueError, RecursionError) as error:  # what is no UTF-8 raises a kind of ValueError, too
+        stored = read_json(path)
+    except ValueError as error:
         raise ValueError(f"{path} is damaged ({error}); give the run's config file and changes instead.") from error
     origin = stored.get(ORIGIN) if isinstance(stored, Mapping) else None
     file = origin.get("file") if isinstance(origin, Mapping) else None

@@ -28,11 +28,13 @@ from rlagents.interruption import EXIT_CODE as INTERRUPTED
 from rlagents.interruption import Interrupted, Interruption, interruptible
 from rlagents.learner import NonFiniteError
 from rlagents.machinery import Machinery, assemble
+from rlagents.metrics.run_log import check_reachable
 from rlagents.problems import ConfigError
 from rlagents.reinforce import reinforce
 from rlagents.rollouts.faults import NothingSampledError
 from rlagents.steady_output import steady_output
 from rlagents.timing import PhaseTimer
+from rlagents.types import Params
 from rlagents.warm_up import warm_up
 from rlagents.watchdog import Watchdog
 from rlagents.workdir import claimed
@@ -59,6 +61,7 @@ def main(argv: list[str]) -> None:
                 return
             machinery = stack.enter_context(contextlib.closing(assemble(config, experiment)))
             check_restore_from(machinery, workdir)
+            check_reachable(**config.logging)
             # Last, so that what is refused leaves no folder behind.
             stack.enter_context(claimed(workdir, config))
             stack.enter_context(programs_kept_by(config, workdir))
@@ -84,11 +87,18 @@ def train(machinery: Machinery, workdir: Path, timer: PhaseTimer, interruption: 
     planned = planned_programs(machinery.config, max_prefix_tokens=machinery.max_prefix_tokens)
     print(described(planned), flush=True)
     watchdog = Watchdog(timer, workdir, machinery.pool.status, **machinery.config.watchdog)
-    with Compilations() as compiled, watchdog.watching():
+
+    def before_rl() -> Params:
         with timer.phase("warm-up"):
             params = warm_up(machinery, workdir, timer, interruption)
         timer.take()  # No step of the reinforced phase has this on its account.
-        reinforce(machinery, workdir, params, timer, interruption)
+        return params
+
+    with Compilations() as compiled, watchdog.watching():
+        if machinery.config.rl.steps:
+            reinforce(machinery, workdir, before_rl, timer, interruption)
+        else:
+            before_rl()
     print(compiled, flush=True)
 
 

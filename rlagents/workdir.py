@@ -19,13 +19,30 @@ _CONFIG, _LOCK = "config.json", "lock"
 def claimed(workdir: Path, config: Config) -> Iterator[None]:
     """:func:`claim_workdir`, and nobody else works there meanwhile; the lock goes with the process, however it ends.
 
-    Raises ValueError as ``claim_workdir`` does, and where another process works there; WriteError where nothing can be
+    A start that fails before it has written anything else leaves no folder: the next may be of another config. Raises
+    ValueError as ``claim_workdir`` does, and where another process works there; WriteError where nothing can be
     written. Nothing is changed then.
     """
-    _check_ownership(workdir, plain(config))
+    taken_up = _check_ownership(workdir, plain(config))
+    made = not workdir.exists()
     with _locked(workdir):
-        claim_workdir(workdir, config)
-        yield
+        try:
+            claim_workdir(workdir, config)
+            yield
+        except BaseException:
+            if not taken_up:
+                _give_up(workdir, made)
+            raise
+
+
+def _give_up(workdir: Path, made: bool) -> None:
+    """Remove what a start has made, if that holds nothing yet: its config, its lock and files without a byte."""
+    files = list(workdir.iterdir()) if workdir.is_dir() else []
+    if all(file.is_file() and (file.name in (_CONFIG, _LOCK) or not file.stat().st_size) for file in files):
+        for file in files:
+            file.unlink()
+        if made and workdir.is_dir():
+            workdir.rmdir()
 
 
 def claim_workdir(workdir: Path, config: Config) -> None:
@@ -50,6 +67,8 @@ def is_of(workdir: Path, config: Config) -> bool:
 def _check_ownership(workdir: Path, wanted: Mapping[str, Any]) -> bool:
     """Whether the folder is this run's already; if it is not, it holds nothing that a run could overwrite."""
     path = workdir / _CONFIG
+    if workdir.is_symlink() and not workdir.exists():
+        raise ValueError(f"{workdir} is a link to {os.readlink(workdir)}, which is not there; give a folder.")
     if path.exists():
         differences = differing_keys(_stored_config(path), wanted)
         if differences:
@@ -79,6 +98,8 @@ def _locked(workdir: Path) -> Iterator[None]:
             raise ValueError(
                 f"{workdir} is being worked in by {holder}; wait until it has ended, or give another --workdir."
             ) from error
+        if os.fstat(file.fileno()).st_nlink == 0:  # its holder was refused and took the folder with it
+            raise ValueError(f"{workdir} was just given up by another process; start again.")
         with writing(path):
             file.truncate()
             file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
@@ -93,7 +114,7 @@ def plain(config: Config) -> Mapping[str, Any]:
 
 def _stored_config(path: Path) -> Mapping[str, Any]:
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
+        stored = read_json(path)
     except ValueError as error:
         raise ValueError(
             f"{path} is damaged and does not say whose folder it is ({error}); put the run's config back, or give "
@@ -102,6 +123,16 @@ def _stored_config(path: Path) -> Mapping[str, Any]:
     if not isinstance(stored, Mapping):
         raise ValueError(f"{path} holds a {type(stored).__name__} and no config of a run; give another --workdir.")
     return stored
+
+
+def read_json(path: Path) -> Any:
+    """What a ``config.json`` says. Raises ValueError, saying why, for what cannot be read or is no JSON."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"it cannot be read: {error.strerror}") from error
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
 
 
 def differing_keys(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:

@@ -117,9 +117,18 @@ def table(folder: Path) -> list[tuple[str, str, str]]:
     for step in ("1", "2"):
         DAMAGES["truncated"](directory / step / "record.json")
     rows.append(("every checkpoint damaged", "any", _what_happens(directory)))
+    directory = _copy(whole)
+    for step, other in (("1", "between"), ("2", "1"), ("between", "2")):
+        (directory / step).rename(directory / other)
+    rows.append(("folders that are called by each other's steps", "-", _what_happens(directory)))
     (directory := _copy(whole)).joinpath("2").rename(directory / "damaged-2")
     shutil.rmtree(directory / "1")
     rows.append(("the only one was renamed before", "-", _what_happens(directory)))
+    directory = _copy(whole)
+    directory.with_name("checkpoints.begun").touch()
+    for step in ("1", "2"):
+        shutil.rmtree(directory / step)
+    rows.append(("all of them removed", "-", _what_happens(directory)))
     rows.append(("of another config", "-", _what_happens(_copy(whole), config=CONFIG | {"seed": 6})))
     wider = toy_policy.init_params() | {"mix": jnp.zeros((8, 16))}
     rows.append(("of another decoder", "-", _what_happens(_copy(whole), params=wider)))

@@ -1,6 +1,8 @@
 """What a user gets wrong is told in clear words, ends the program with 2, and costs nothing that was there."""
 
 import json
+import subprocess
+import sys
 from unittest import mock
 
 import pytest
@@ -84,6 +86,30 @@ def config_file(folder, replaced="", changes="pass"):
         (["--config.limits.max_turn_tokens=-1"], "limits.max_turn_tokens is -1; give a whole number >= 1"),
         (["--config.limits.max_response_tokens=-5"], "limits.max_response_tokens is -5"),
         (["--config.rl.steps=-1"], "rl.steps is -1"),
+        ([f"--config.rl.steps={10**20}"], f"rl.steps is {10**20}; give a whole number below 2**31."),
+        ([f"--config.supervised.steps={2**31}"], f"supervised.steps is {2**31}; give a whole number below 2**31."),
+        (
+            [f"--config.rl.steps={2**30}", "--config.rl.epochs=3"],
+            "rl.updates_per_batch = 3 updates: 3221225472 updates",
+        ),
+        (
+            [
+                "--config.mesh.fsdp=8",
+                "--config.checkpoint.keep_best=1",
+                "--config.evaluation.every_steps=1",
+                "--config.checkpoint.best_metric=suces",
+            ],
+            "checkpoint.best_metric is 'suces', which an evaluation does not give; it gives success, tasks,",
+        ),
+        (
+            [
+                "--config.mesh.fsdp=8",
+                "--config.checkpoint.keep_best=1",
+                "--config.evaluation.every_steps=1",
+                "--config.checkpoint.best_metric=success/level 9",
+            ],
+            "success/level 2, success/level 3, success/CATEGORY and named/FACT. Did you mean success/level 3?",
+        ),
         (
             ["--config.evaluation.samples_per_task=200"],
             "evaluation.samples_per_task is 200, but sampler.num_rows is 128",
@@ -98,7 +124,7 @@ def config_file(folder, replaced="", changes="pass"):
         ),
         (
             ["--config.mesh.fsdp=8", "--config.rl.learning_rate=nan"],
-            "optimizer of build(config) has the learning rate nan",
+            "rl.learning_rate is nan; give a number.",
         ),
     ],
 )
@@ -181,7 +207,7 @@ def test_missing_and_truncated_weights(tmp_path, workdir):
         assert said.startswith("rlagents.train: make_params of build(config): ")
     stored.unlink()
     assert "has neither model.safetensors nor" in refused(workdir, file)
-    assert not (workdir / "metrics.jsonl").exists()
+    assert not workdir.exists()
 
 
 def test_a_tokenizer_without_a_chat_template(tmp_path, workdir):
@@ -241,7 +267,77 @@ def test_what_builds_no_experiment(build, said, tmp_path, workdir):
 def test_a_stored_config_that_is_nested_without_end(tmp_path, workdir):
     file = tmp_path / "config.json"
     file.write_text("[" * 100_000)
-    assert f"{file} is damaged (maximum recursion depth exceeded" in refused(workdir, f"--config={file}")
+    assert f"{file} is damaged (it is nested too deeply" in refused(workdir, f"--config={file}")
+
+
+def test_a_folder_whose_config_does_not_say_whose_it_is(workdir):
+    workdir.mkdir()
+    stored = workdir / "config.json"
+    for text, what in (("[" * 100_000, "it is nested too deeply"), ("\xff", "codec can't"), ("{", "Expecting")):
+        stored.write_bytes(text.encode("latin-1"))
+        said = refused(workdir, f"--config={CONFIG_FILE}", "--config.mesh.fsdp=8")
+        assert f"{stored} is damaged and does not say whose folder it is (" in said
+        assert what in said
+    stored.unlink()
+    stored.mkdir()
+    assert "(it cannot be read: Is a directory)" in refused(workdir, f"--config={CONFIG_FILE}", "--config.mesh.fsdp=8")
+
+
+def test_a_link_to_nowhere(tmp_path, workdir):
+    workdir.symlink_to(tmp_path / "nowhere")
+    said = refused(workdir, f"--config={CONFIG_FILE}", "--config.mesh.fsdp=8")
+    assert f"{workdir} is a link to {tmp_path / 'nowhere'}, which is not there" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("raise RuntimeError('boom')", ", line 2: RuntimeError: boom"),
+        ("def get_config(argument=None):\n    return 1 / 0", ", line 3: ZeroDivisionError: division by zero"),
+        ("def get_config(argument=None):\n    raise ValueError('no such variant')", ", line 3: no such variant"),
+        ("def get_config(argument=None):\n    return open('/nowhere/at/all')", ", line 3: FileNotFoundError: "),
+        ("sys.exit(0)", ", line 2: it ends the program (exit code 0)"),
+        ("def get_config(argument=None):\n    sys.exit()", ", line 3: it ends the program (exit code None)"),
+        ("import nothing_there", ", line 2: ModuleNotFoundError: No module named 'nothing_there'"),
+        ("def get_config(:", "is not Python: "),
+        ("\0", "is not Python: "),
+    ],
+)
+def test_a_config_file_that_raises_or_ends_the_program(text, said, tmp_path, workdir):
+    file = tmp_path / "mine.py"
+    file.write_text(f"import sys\n{text}\n")
+    for options in ([f"--config={file}"], [f"--config={file}", "--config.rl.steps=3"], [f"--config={file}:argument"]):
+        found = refused(workdir, *options)
+        assert f"{file}" in found
+        assert said in found
+    assert not workdir.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "--config is missing; --config takes a Python file"),
+        ([f"--config={CONFIG_FILE}"], "--workdir is missing; give the folder of the run."),
+        ([f"--config={CONFIG_FILE}", "--workdir="], "--workdir is empty; give the folder of the run."),
+    ],
+)
+def test_an_option_that_is_missing(options, said, tmp_path):
+    """In a process of its own: only there are the options required."""
+    command = [sys.executable, "-m", "rlagents.train", *options]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert (ended.returncode, ended.stderr) == (2, f"rlagents.train: {said}{ended.stderr.partition(said)[2]}")
+    assert "Traceback" not in ended.stderr
+
+
+def test_who_asks_for_help_is_no_error_even_where_it_cannot_be_written():
+    for option, wanted in (("--help", "Train a policy"), ("--config.help", "rl.steps")):
+        command = [sys.executable, "-m", "rlagents.train", f"--config={CONFIG_FILE}", option]
+        ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+        assert ended.returncode == 0
+        assert wanted in ended.stdout
+        assert not ended.stderr
+    with open("/dev/full", "w") as full:
+        assert subprocess.run(command, cwd=ROOT, stdout=full, timeout=300, check=False).returncode == 0
 
 
 def test_no_prompt_fits_its_budget(tmp_path, workdir):
@@ -249,7 +345,7 @@ def test_no_prompt_fits_its_budget(tmp_path, workdir):
     said = refused(workdir, config_file(tmp_path, changes=changes))
     assert "none of 8 tasks gave a scored trajectory; 8 were skipped (its prompt has" in said
     assert "tokens; max_prompt_tokens is 4)" in said
-    assert not (workdir / "metrics.jsonl").read_text()
+    assert not workdir.exists()
 
 
 def test_the_folder_of_another_experiment(tmp_path, workdir):

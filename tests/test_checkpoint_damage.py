@@ -53,7 +53,7 @@ def test_damage_to_any_file_is_seen_and_the_one_before_is_gone_back_to(damage, t
         said = capsys.readouterr().err
         assert "WARNING: the checkpoint of step 2" in said
         assert name in said or name == MANIFEST  # ... which then is wrong about others
-        assert "renamed to damaged-2, and the run goes back to step 1" in said
+        assert "renamed to damaged-2, and what came after step 1 is made again" in said
         # Kept, under another name, for a person to look at.
         assert sorted(path.name for path in directory.iterdir()) == ["1", "damaged-2"]
         assert set(files_of(directory / "damaged-2")) == set(names) - ({name} if damage == "removed" else set())
@@ -67,9 +67,9 @@ def test_every_single_bit_of_a_manifest_counts(two, tmp_path):
         flipped[place // 8] ^= 1 << place % 8
         (folder / MANIFEST).write_bytes(flipped)
         with pytest.raises(DamagedError):
-            check_manifest(folder)
+            check_manifest(folder, 1)
     (folder / MANIFEST).write_bytes(whole)
-    check_manifest(folder)
+    check_manifest(folder, 1)
 
 
 def test_a_file_too_many_is_damage_too_and_so_is_a_link(two, tmp_path):
@@ -88,8 +88,8 @@ def test_the_manifest_is_the_last_file_written(tmp_path, monkeypatch):
     _, shardings = step_and_shardings()
     seen = []
 
-    def told(folder):
-        write_manifest(folder)
+    def told(folder, step):
+        write_manifest(folder, step)
         seen.append((folder.name, [name for name in files_of(folder)]))
 
     monkeypatch.setattr("rlagents.checkpoints.store.write_manifest", told)
@@ -157,18 +157,46 @@ def test_what_was_being_written_is_no_checkpoint_and_is_removed(two, copied):
         assert stored.pending == {"groups": [[1.5]]}
 
 
-def test_a_log_of_steps_that_only_a_run_with_a_checkpoint_makes_is_no_fresh_start(tmp_path):
-    log, config = tmp_path / "metrics.jsonl", Stored(CONFIG)
-    config.checkpoint = {"every_steps": 2}
-    with Checkpoints(tmp_path / "checkpoints") as checkpoints:
-        assert resumed(checkpoints, config, log) is None
-        with JsonLines(log, max_bytes=20) as lines:
-            for step in range(4):
+@pytest.mark.parametrize("gone", ["the checkpoints", "their folder"])
+@pytest.mark.parametrize("noted", ["when the first was written", "when it was gone on from"])
+def test_checkpoints_that_are_gone_are_no_fresh_start(noted, gone, copied):
+    mark = copied.with_name("checkpoints.begun")
+    if noted == "when it was gone on from":  # ... since the run was taken away between both
+        assert not mark.exists()
+        with Checkpoints(copied) as checkpoints:
+            assert resumed(checkpoints, Stored(CONFIG)).step == 2
+    else:
+        shutil.copy(two_checkpoints(copied.with_name("other") / "checkpoints").with_name(mark.name), mark)
+    shutil.rmtree(copied)
+    if gone == "the checkpoints":
+        copied.mkdir()
+    with Checkpoints(copied) as checkpoints, pytest.raises(CheckpointError, match="held checkpoints, and holds none"):
+        resumed(checkpoints, Stored(CONFIG))
+
+
+def test_folders_that_are_called_by_each_other_s_steps_are_damaged(copied):
+    for name, other in (("1", "between"), ("2", "1"), ("between", "2")):
+        (copied / name).rename(copied / other)
+    with Checkpoints(copied) as checkpoints, pytest.raises(CheckpointError, match="none that is whole") as caught:
+        resumed(checkpoints, Stored(CONFIG))
+    assert "step 2: it is the checkpoint of step 1, under another's name" in str(caught.value)
+
+
+def test_steps_before_the_checkpoint_that_have_no_line_are_told(copied, capsys):
+    log = copied.with_name("metrics.jsonl")
+    with Checkpoints(copied) as checkpoints:
+        with JsonLines(log) as lines:
+            for step in range(3):
                 lines.write({"step": step})
-            assert resumed(checkpoints, config, log) is None  # taken away while the first was written
-            lines.write({"step": 4})
-        with pytest.raises(CheckpointError, match=r"metrics\.jsonl has lines up to step 4, but .* no checkpoint; put"):
-            resumed(checkpoints, config, log)
+        assert resumed(checkpoints, Stored(CONFIG), log).step == 2
+        assert capsys.readouterr().err == ""
+        log.write_text('{"step": 0}\n{"step": garbled}\n{"step": 2}\n')
+        assert resumed(checkpoints, Stored(CONFIG), log).step == 2
+        assert "has no line that can be read of 1 of the 2 steps before" in (said := capsys.readouterr().err)
+        assert "the first of them step 1;" in said
+        log.unlink()
+        assert resumed(checkpoints, Stored(CONFIG), log).step == 2
+        assert "of 2 of the 2 steps" in capsys.readouterr().err
 
 
 def test_none_yet_is_a_fresh_start(tmp_path):
@@ -204,7 +232,9 @@ def test_the_table_of_faults_is_what_happens(tmp_path):
     assert happens[back] >= 4 * 5
     assert {fault for fault, _, what in rows if what == refused} == {
         "every checkpoint damaged",
+        "folders that are called by each other's steps",
         "the only one was renamed before",
+        "all of them removed",
         "of another config",
         "of another decoder",
     }

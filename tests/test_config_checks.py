@@ -352,7 +352,7 @@ def test_an_unknown_key_is_explained(option, said):
         ("def get_config(): return 3\n", [], "gives a int"),
         ("# Title\nNot Python at all.\n", [], "is not Python"),
         (None, [], "is no file"),
-        (None, ["--config.seed=1"], "cannot be read"),
+        (None, ["--config.seed=1"], "is no file"),
         ((ROOT / CONFIG_FILE).read_text(), ["--config.nope=1"], "the config has no key nope; its keys are"),
         ((ROOT / CONFIG_FILE).read_text(), ["--config.seed=-1"], "seed is -1"),
     ],

@@ -23,9 +23,12 @@ from rlagents.first_weights import (
 )
 from rlagents.interruption import Interruption
 from rlagents.machinery import random_params
+from rlagents.methods import centered_advantage, chain, clipped_surrogate, kl_penalty_k3, method, token_mean
+from rlagents.metrics import read_metrics
 from rlagents.timing import PhaseTimer
 from rlagents.warm_up import warm_up
 from rlagents.workdir import claim_workdir
+from tests import smallest_run
 from tests.checkpoint_faults import DAMAGES
 from tests.test_train import running, small_config
 
@@ -215,3 +218,30 @@ def test_evaluation_takes_the_newest_whole_one_or_the_one_asked_for(source, mach
     with pytest.raises(ValueError, match="no checkpoint that is whole"):
         evaluate.trained_params(machinery, workdir, None)
     assert sorted(workdir.rglob("*")) == before, "evaluation changes nothing"
+
+
+@pytest.mark.usefixtures("no_processes")
+def test_weights_before_rl_are_asked_for_only_by_who_compares_with_them(tmp_path):
+    """A run goes on after its own checkpoint, whatever has become of what it began with."""
+    config, workdir = smallest_run.get_config(), tmp_path / "run"
+    smallest_run.run(config, tmp_path / "first")
+    config.checkpoint.update({"restore_from": str(tmp_path / "first"), "every_steps": 2, "keep_last": 3})
+    smallest_run.run(config, workdir)
+    metrics = compared(workdir)
+    shutil.rmtree(workdir / REINFORCED / "5")
+    DAMAGE(workdir / COPIED / "0" / "record.json")
+    compares = method(chain(centered_advantage(), clipped_surrogate(0.2, 0.2), kl_penalty_k3(0.1)), token_mean())
+    with pytest.raises(CheckpointError, match=r"first_weights holds checkpoints, but none that is whole"):
+        smallest_run.run(config, workdir, method=compares)
+    assert not (workdir / REINFORCED / "5").exists()
+    smallest_run.run(config, workdir)
+    assert compared(workdir) == metrics
+    assert (workdir / REINFORCED / "5").exists()
+
+
+def compared(workdir):
+    """Metrics of a run but for what takes time."""
+    return [
+        {name: value for name, value in row.items() if "second" not in name}
+        for row in read_metrics(workdir / "metrics.jsonl")
+    ]

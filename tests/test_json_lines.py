@@ -146,6 +146,13 @@ def test_what_is_damaged_is_left_out_and_told(tmp_path):
         read_lines(tmp_path / "other.jsonl")
 
 
+def test_a_damaged_line_between_those_that_are_kept_stays(tmp_path):
+    path = tmp_path / "m.jsonl"
+    path.write_bytes(b'nonsense\n{"step": 0}\n{"st\n\n{"step": 1}\n\xff\n{"step": 2}\n{"step": 3')
+    JsonLines(path, first_step=2).close()
+    assert path.read_bytes() == b'nonsense\n{"step": 0}\n{"st\n\n{"step": 1}\n'
+
+
 @pytest.mark.parametrize(
     "value",
     ["NaN", "-Infinity", "1e999", "-1e999", "9" * 301, "[" * 100_000, '{"a":' * 100_000, "[NaN]"],

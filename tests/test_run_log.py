@@ -1,6 +1,7 @@
 """What a run writes goes everywhere under the same names, every step once however often the run was killed."""
 
 import errno
+import functools
 import json
 import math
 import sys
@@ -12,7 +13,8 @@ from tensorboardX.event_file_writer import EventsWriter
 
 from rlagents.durable import WriteError
 from rlagents.metrics import files_of, read_lines, read_metrics
-from rlagents.metrics.run_log import RunLog, check_logging
+from rlagents.metrics.run_log import RunLog, check_logging, check_reachable
+from rlagents.problems import ConfigError
 
 
 def step_values(step):
@@ -117,14 +119,27 @@ def test_all_files_rotate(tmp_path):
     assert list(read_lines(tmp_path / "alarms.jsonl"))[-1] == said
 
 
+class LibraryError(Exception):
+    pass
+
+
 class Server:
     """Stands in for the library: runs by id, each with what was logged."""
 
     def __init__(self):
-        self.runs, self.begun = {}, []
+        self.runs, self.begun, self.mode, self.answers = {}, [], "online", []
+
+    def login(self, *, prompt):
+        assert not prompt
+        answer = self.answers.pop()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def init(self, **options):
         self.begun.append(options)
+        if self.answers:
+            raise self.answers.pop()
         return ServedRun(self.runs.setdefault(options["id"], {}))
 
 
@@ -146,7 +161,9 @@ class ServedRun:
 @pytest.fixture
 def server(monkeypatch):
     server, module = Server(), types.ModuleType("wandb")
-    module.init = server.init
+    module.init, module.Error = server.init, LibraryError
+    module.setup = lambda: types.SimpleNamespace(settings=types.SimpleNamespace(mode=server.mode))
+    module.login = server.login
     monkeypatch.setitem(sys.modules, "wandb", module)
     return server
 
@@ -170,6 +187,24 @@ def test_weights_and_biases_shows_the_lines_of_a_run_that_was_killed_and_resumed
     moved = killed.rename(tmp_path / "moved")
     write(moved, 6, 7, wandb="project")
     assert server.begun[-1]["id"] == second["id"]
+
+
+def test_who_is_not_logged_in_is_told_before_a_run_begins_and_a_run_that_cannot_begin_too(tmp_path, server):
+    server.answers = [True]
+    check_reachable(wandb="project")
+    server.answers = [False]
+    with pytest.raises(
+        ConfigError, match=r"cannot be logged to \(there is no login\); run wandb login, set WANDB_MODE"
+    ):
+        check_reachable(wandb="project")
+    for begin in (check_reachable, functools.partial(RunLog, tmp_path, {})):
+        server.answers = [LibraryError("no answer.\nSee the log.")]
+        with pytest.raises(ConfigError, match=r"cannot be logged to \(no answer\); run wandb login"):
+            begin(wandb="project")
+    # Nobody is asked who wants no network.
+    check_reachable()
+    for server.mode in ("offline", "disabled"):
+        check_reachable(wandb="project")
 
 
 def test_without_the_library_a_run_that_asks_for_it_is_refused(tmp_path, monkeypatch):

@@ -119,3 +119,43 @@ def test_a_folder_that_cannot_be_written_is_named(where, tmp_path, monkeypatch):
     said = r"run/lock cannot be written \(Read-only file system\); give a folder that"
     with pytest.raises(WriteError, match=said), claimed(workdir, ConfigDict(CONFIG)):
         raise AssertionError("not claimed")
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_a_start_that_fails_before_it_has_written_anything_leaves_no_folder(made, tmp_path):
+    workdir = tmp_path / "run"
+    if not made:
+        workdir.mkdir()
+
+    def failing(files):
+        for name, text in files:
+            (workdir / name).write_text(text)
+        raise KeyError("later")
+
+    def start(*files):
+        with pytest.raises(KeyError, match="later"), claimed(workdir, ConfigDict(CONFIG)):
+            failing(files)
+
+    start(("metrics.jsonl", ""))
+    assert list(tmp_path.rglob("*")) == ([] if made else [workdir])
+    start(("metrics.jsonl", "{}"), ("alarms.jsonl", ""))
+    held = contents(workdir)
+    assert sorted(held) == ["alarms.jsonl", "config.json", "lock", "metrics.jsonl"]
+    (workdir / "metrics.jsonl").unlink()
+    # ... and who takes a folder up again leaves it as it was.
+    start()
+    assert sorted(contents(workdir)) == ["alarms.jsonl", "config.json", "lock"]
+    with claimed(workdir, ConfigDict(CONFIG)):
+        pass
+    assert sorted(contents(workdir)) == ["alarms.jsonl", "config.json", "lock"]
+
+
+def test_a_lock_that_was_given_up_is_no_lock(tmp_path, monkeypatch):
+    """Between opening it and holding it, its holder was refused and took the folder away."""
+
+    def flock(file, how):
+        (tmp_path / "run" / "lock").unlink(missing_ok=True)
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    with pytest.raises(ValueError, match="was just given up by another process; start again"):
+        claimed(tmp_path / "run", ConfigDict(CONFIG)).__enter__()

@@ -4,6 +4,9 @@
 writing-14   being written, or left by a run that was taken away meanwhile
 deleting-8   on its way out
 damaged-10   found damaged, and kept for a person to look at
+
+Beside the directory, a file that ends in ``.begun`` says that there was a complete one: a run whose checkpoints are
+gone is told from one that was taken away before its first.
 """
 
 import os
@@ -11,9 +14,10 @@ import shutil
 import time
 from pathlib import Path
 
-from rlagents.durable import sync_folder, writing
+from rlagents.durable import sync_folder, write_durably, writing
 
 _WRITING, _DELETING, _DAMAGED = "writing-", "deleting-", "damaged-"
+_BEGUN = ".begun"
 _LOOKS, _LOOKS_WITHOUT, _LOOK_SECONDS = 100, 3, 0.05
 
 
@@ -68,6 +72,17 @@ def complete(folder: Path) -> Path:
     return named
 
 
+def note_begun(directory: Path) -> None:
+    """Write down that there is a complete checkpoint. Raises durable.WriteError."""
+    if not begun(directory):
+        write_durably(_mark(directory), b"There was a complete checkpoint: without one, the run is not begun anew.\n")
+
+
+def begun(directory: Path) -> bool:
+    """Whether there ever was a complete checkpoint."""
+    return _mark(directory).exists()
+
+
 def delete(directory: Path, step: int) -> None:
     """Take a checkpoint away: its name first, at once, then its files. Raises durable.WriteError."""
     trash = directory / f"{_DELETING}{step}"
@@ -95,6 +110,10 @@ def tidy(directory: Path) -> None:
         if name.startswith((_WRITING, _DELETING)):
             with writing(directory / name):
                 shutil.rmtree(directory / name)
+
+
+def _mark(directory: Path) -> Path:
+    return directory.with_name(directory.name + _BEGUN)
 
 
 def _names(directory: Path) -> list[str]:

@@ -1,7 +1,8 @@
-"""The manifest of a checkpoint: size and SHA-256 of each of its files, written last, compared before a restore.
+"""The manifest of a checkpoint: its step, size and SHA-256 of each file; written last, compared before a restore.
 
 What lies on a disk for weeks changes: a flipped bit in a weight restores as silently as the weight. A checkpoint is
-read only if every file is the one that was written, none is missing and none was added.
+read only if every file is the one that was written, none is missing and none was added. Folders that were put back by
+hand may be called by each other's steps: a run that went on from there would be another run.
 """
 
 import hashlib
@@ -13,24 +14,27 @@ from rlagents.checkpoints.errors import DamagedError
 from rlagents.durable import write_durably, writing
 
 MANIFEST = "manifest.json"
-_FORMAT = 1
+_FORMAT = 2
 _SHOWN = 3
 
 
-def write_manifest(folder: Path) -> None:
+def write_manifest(folder: Path, step: int) -> None:
     """Put all files of ``folder`` on the disk, then their manifest. Raises durable.WriteError."""
     files = {}
     for name in _names(folder):
         with writing(folder / name), (folder / name).open("rb") as file:
             os.fsync(file.fileno())
             files[name] = _described(folder / name)
-    document = {"format": _FORMAT, "files": files}
+    document = {"format": _FORMAT, "step": step, "files": files}
     write_durably(folder / MANIFEST, (json.dumps(document, indent=1) + "\n").encode())
 
 
-def check_manifest(folder: Path) -> None:
-    """Raise DamagedError, naming the first files, unless ``folder`` holds what its manifest says and nothing else."""
-    wanted = _read(folder)
+def check_manifest(folder: Path, step: int | None = None) -> None:
+    """Raise DamagedError, naming the first files, unless ``folder`` holds what its manifest says and nothing else, of
+    ``step`` if that is given."""
+    wanted, written = _read(folder)
+    if step is not None and written != step:
+        raise DamagedError(f"it is the checkpoint of step {written}, under another's name")
     try:
         found = {name: _described(folder / name) for name in _names(folder) if name != MANIFEST}
     except OSError as error:
@@ -44,7 +48,8 @@ def check_manifest(folder: Path) -> None:
         raise DamagedError("; ".join(problems[:_SHOWN]) + more)
 
 
-def _read(folder: Path) -> dict[str, dict[str, object]]:
+def _read(folder: Path) -> tuple[dict[str, dict[str, object]], int]:
+    """What was written of each file, and the step."""
     path = folder / MANIFEST
     try:
         document = json.loads(path.read_bytes())
@@ -53,9 +58,10 @@ def _read(folder: Path) -> dict[str, dict[str, object]]:
     except (OSError, ValueError) as error:
         raise DamagedError(f"{MANIFEST} cannot be read: {error}") from error
     files = document.get("files") if isinstance(document, dict) else None
-    if not isinstance(files, dict) or document.keys() != {"format", "files"} or document["format"] != _FORMAT:
+    keys = {"format", "step", "files"}
+    if not isinstance(files, dict) or document.keys() != keys or document["format"] != _FORMAT:
         raise DamagedError(f"{MANIFEST} is no manifest of format {_FORMAT}")
-    return files
+    return files, document["step"]
 
 
 def _names(folder: Path) -> list[str]:

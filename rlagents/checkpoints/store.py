@@ -140,15 +140,21 @@ class Checkpoints:
         """Names of the folders that were set aside."""
         return folders.damaged_in(self.directory)
 
+    def begun(self) -> bool:
+        """Whether there ever was a complete checkpoint, whatever has become of it since."""
+        return folders.begun(self.directory)
+
     def set_aside(self, step: int) -> Path:
         """Rename a damaged checkpoint, so that it counts no more; returns where it lies. Nothing of it is deleted."""
         return folders.set_aside(self.directory, step) if _first_process() else self.directory
 
     def tidy(self) -> None:
-        """Remove what was left half-written, or half-deleted, by runs that were taken away."""
+        """Remove what was left half-written, or half-deleted, by runs that were taken away; note what they did not."""
         self.wait()
         if _first_process():
             folders.tidy(self.directory)
+            if folders.steps_in(self.directory):
+                folders.note_begun(self.directory)
 
     def restore(self, abstract: TrainState, step: int | None = None) -> tuple[TrainState, RunRecord]:
         """Read the checkpoint of ``step`` (the newest by default) straight into the shardings of ``abstract``.
@@ -176,8 +182,9 @@ class Checkpoints:
             if not _first_process():
                 return
             write_record(folder, record)
-            write_manifest(folder)
+            write_manifest(folder, step)
             folders.complete(folder)
+            folders.note_begun(self.directory)
         steps = folders.steps_in(self.directory)
         scores = {step: read_metrics(self.directory / str(step)).get(self._best_metric) for step in steps}
         for old in sorted(scores.keys() - kept(scores, **self._keep)):
@@ -217,7 +224,7 @@ class Checkpoints:
     def _verify(self, step: int) -> None:
         """Raise DamagedError unless the files of ``step`` are those that were written."""
         if _first_process() and step not in self._verified:
-            check_manifest(self.directory / str(step))
+            check_manifest(self.directory / str(step), step)
             self._verified.add(step)
 
     def _existing(self, step: int | None) -> int:

@@ -38,8 +38,9 @@ class JsonLines:
 
         Lines of ``first_step`` and later, and a line cut short, are what a killed run wrote after its last checkpoint;
         they are dropped, so that a run resumed leaves the files of one never interrupted. Steps never fall from line
-        to line. Each file is rewritten beside itself and put in place at once, the newest first, so that a kill in
-        between leaves nothing that the next start would not drop.
+        to line. A line that cannot be read stays where lines that are kept follow: somebody may mend it. Each file is
+        rewritten beside itself and put in place at once, the newest first, so that a kill in between leaves nothing
+        that the next start would not drop.
 
         Raises ValueError for ``max_bytes`` below 1.
         """
@@ -186,13 +187,15 @@ def _drop_from(path: Path, first_step: int) -> None:
 
 def _kept_before(file: Path, first_step: int) -> bool:
     """Leave in ``file`` what is before ``first_step``, or remove it and return False if that is nothing."""
-    rewritten, anything = file.with_name(file.name + _REWRITTEN), False
+    rewritten, anything, unreadable = file.with_name(file.name + _REWRITTEN), False, []
     with file.open("rb") as lines, rewritten.open("wb") as kept:
         for line in lines:
             row = _parsed(line)
-            if row is not None and row["step"] < first_step:
-                kept.write(line if line.endswith(b"\n") else line + b"\n")
-                anything = True
+            if row is None:
+                unreadable.append(line)
+            elif row["step"] < first_step:
+                kept.writelines([*unreadable, line if line.endswith(b"\n") else line + b"\n"])
+                anything, unreadable = True, []
         kept.flush()
         os.fsync(kept.fileno())
     if anything:

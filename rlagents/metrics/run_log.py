@@ -7,7 +7,7 @@ from typing import Any
 
 from rlagents.argument_checks import check_above, check_flag
 from rlagents.metrics.lines import JsonLines, json_number, max_bytes_of
-from rlagents.metrics.wandb_run import WandbRun, check_wandb
+from rlagents.metrics.wandb_run import WandbRun, check_login, check_wandb
 from rlagents.metrics.writer import MetricsWriter
 
 
@@ -108,3 +108,10 @@ def check_logging(*, tensorboard: bool = False, wandb: str = "", max_megabytes: 
     check_above("max_megabytes", max_megabytes, 0)
     if wandb:
         check_wandb()
+
+
+def check_reachable(*, tensorboard: bool = False, wandb: str = "", max_megabytes: float = 64.0) -> None:
+    """Raise ConfigError where a run would log to what it cannot reach. Asks the network; nothing is written."""
+    del tensorboard, max_megabytes
+    if wandb:
+        check_login()
