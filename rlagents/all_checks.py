@@ -54,7 +54,7 @@ def check_config(config: Config, *, trains: bool) -> Mesh:
             problems.ask(_check_buckets_but_turns, config)
     for name, value in config_sections.leaves(config).items():
         if not problems.about(name):
-            problems.ask(config_checks.check_not_nan, name, value)
+            problems.ask(config_checks.check_representable, name, value)
     problems.refuse()
     assert mesh is not None
     return mesh

@@ -41,10 +41,13 @@ def check_counts(config: Config) -> None:
     problems.refuse()
 
 
-def check_not_nan(name: str, value: Any) -> None:
-    """No key is NaN, whatever it is for: not even a stored config is equal to one that has it."""
-    if isinstance(value, float) and math.isnan(value):
-        raise ValueError(f"{name} is nan; give a number.")
+def check_representable(name: str, value: Any) -> None:
+    """No key is NaN, whatever it is for (a stored config would not even be equal to itself), or beyond 64 bits."""
+    for each in value if isinstance(value, (tuple, list)) else (value,):
+        if isinstance(each, float) and math.isnan(each):
+            raise ValueError(f"{name} is {value!r}; give a number.")
+        if is_whole(each) and abs(each) >= 2**63:
+            raise ValueError(f"{name} is {value!r}; give a whole number below 2**63.")
 
 
 def _value_checks(config: Config) -> dict[Callable[[str, Any], None], Iterable[str]]:
@@ -73,12 +76,12 @@ def _check_seed(name: str, value: Any) -> None:
 
 def _check_from_0(name: str, value: Any) -> None:
     check_whole(name, value, 0)
-    _check_counted(name, value)
+    check_counted(name, value)
 
 
 def _check_from_1(name: str, value: Any) -> None:
     check_whole(name, value, 1)
-    _check_counted(name, value)
+    check_counted(name, value)
 
 
 def _check_1_or_none(name: str, value: Any) -> None:
@@ -86,7 +89,8 @@ def _check_1_or_none(name: str, value: Any) -> None:
         _check_from_1(name, value)
 
 
-def _check_counted(name: str, value: int) -> None:
+def check_counted(name: str, value: int) -> None:
+    """It is no more than counts and shapes have room for."""
     if value > _MOST_COUNTED:
         raise ValueError(f"{name} is {value}; give a whole number below 2**31.")
 
@@ -241,4 +245,6 @@ def _largest(config: Config, name: str) -> int:
         or not all(is_whole(size) and size > 0 for size in buckets)
     ):
         raise ValueError(f"{name} is {buckets!r}; give at least one length, each a whole number >= 1.")
+    if max(buckets) > _MOST_COUNTED:
+        raise ValueError(f"{name} is {buckets!r}; give lengths below 2**31.")
     return max(buckets)

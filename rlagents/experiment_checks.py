@@ -137,7 +137,7 @@ def check_demonstrations(config: Config, experiment: Experiment) -> None:
         return
     try:
         collate([[trace]], pad_prompts_to=1, **config.trace_buckets)
-    except ValueError as error:
+    except (ValueError, MemoryError) as error:
         raise ValueError(f"trace_buckets: of the demonstration of task {task.id!r}, {error}") from error
 
 

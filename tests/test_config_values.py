@@ -1,5 +1,6 @@
 """A value that is none of its key's kind is refused by the key's full name, whatever takes it later."""
 
+import math
 import sys
 from unittest import mock
 
@@ -66,6 +67,11 @@ WRONG = [
     *[("alarms.patience", value, "; give a whole number >= 1.") for value in NO_SIZES],
     ("alarms.stop", "kl_exploded", "; give names of alarms, such as ('non_finite',), or ()"),
     ("logging.tensorboard", "yes", "; give True or False."),
+    *[(f"sampler.{name}", 2**31, "; give a whole number below 2**31.") for name in ("block_steps", "num_rows")],
+    ("buckets.member_buckets", (64, 2**40), "; give lengths below 2**31."),
+    ("workers.max_retries", 2**63, "; give a whole number below 2**63."),
+    ("train_levels", (1, -(2**63)), "; give a whole number below 2**63."),
+    ("method.kl_coefficient", math.nan, "; give a number."),
     ("logging.wandb", False, "; give the name of a project, or ''"),
     *[("logging.max_megabytes", value, "; give a number > 0.") for value in (0, *NO_NUMBERS)],
     *[("watchdog.stalled_after_seconds", value, "; give a number >= 0.") for value in (-1, *NO_NUMBERS)],

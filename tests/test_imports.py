@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "durable": set(),
     "versions": set(),
     "checkpoints": {"argument_checks", "durable", "types", "learner", "sharding"},
-    "metrics": {"argument_checks", "durable"},
+    "metrics": {"argument_checks", "durable", "problems"},
     "alarms": {"argument_checks"},
     "token_pieces": set(),
     "trajectory_lines": set(),
