@@ -100,10 +100,9 @@ def _locked(workdir: Path) -> Iterator[None]:
             ) from error
         if os.fstat(file.fileno()).st_nlink == 0:  # its holder was refused and took the folder with it
             raise ValueError(f"{workdir} was just given up by another process; start again.")
-        with writing(path):
-            file.truncate()
-            file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-            file.flush()
+        with contextlib.suppress(OSError):  # a full disk; what says so is the first file that matters
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         yield
 
 

@@ -159,3 +159,15 @@ def test_a_lock_that_was_given_up_is_no_lock(tmp_path, monkeypatch):
     monkeypatch.setattr("fcntl.flock", flock)
     with pytest.raises(ValueError, match="was just given up by another process; start again"):
         claimed(tmp_path / "run", ConfigDict(CONFIG)).__enter__()
+
+
+def test_a_disk_that_is_full_from_the_start_is_told_with_the_file_and_leaves_no_folder(tmp_path, monkeypatch):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for name in ("pwrite", "fsync"):
+        monkeypatch.setattr(os, name, full)
+    said = r"run/config\.json cannot be written \(No space left on device, \d+ bytes wanted\); make room"
+    with pytest.raises(WriteError, match=said), claimed(tmp_path / "run", ConfigDict(CONFIG)):
+        raise AssertionError("not claimed")
+    assert list(tmp_path.iterdir()) == []
