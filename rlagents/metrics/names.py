@@ -138,7 +138,11 @@ ALARMS = (
 EVALUATION = (
     MetricName("success", "", "mean reward over held-out tasks of the mean over their samples"),
     MetricName("success/<category>", "", "the same over the tasks of a category"),
-    MetricName("named/<fact>", "", "mean over trajectories of what the environment says beside the reward"),
+    MetricName("success_low", "", "lower end of the 95% interval (Wilson) of `success`, where rewards are in [0, 1]"),
+    MetricName("success_high", "", "its upper end"),
+    MetricName("success_low/<category>", "", "the same over the tasks of a category"),
+    MetricName("success_high/<category>", "", "its upper end"),
+    MetricName("named/<fact>", "", "what the environment says beside the reward, mean over tasks"),
     MetricName("tasks", "tasks", "counted"),
     MetricName("samples_per_task", "trajectories", "of each"),
     MetricName("tasks_skipped", "tasks", "left out"),
