@@ -9,6 +9,7 @@ from rlagents.environments.bfcl import BfclEnvironment
 from rlagents.environments.bfcl_backends import BackEnds, official_tools
 from rlagents.environments.bfcl_scoring import replay_truth
 from rlagents.environments.bfcl_tasks import Scenario, official_tasks, scenario_of
+from rlagents.environments.bfcl_turns import MergedTurns, SeparateTurns
 from rlagents.facts import Task, Transcript
 from rlagents.tools.call_formats import PythonCalls, TaggedJsonCalls
 from tests.environments.bfcl_judge import play_texts
@@ -165,12 +166,13 @@ def test_a_state_that_contains_itself_is_a_failure_not_a_crash():
     assert play_texts(ENVIRONMENT, circular, texts).named["state"] == 0.0
 
 
+@pytest.mark.parametrize("turns", [SeparateTurns(), MergedTurns()], ids=lambda turns: type(turns).__name__)
 @pytest.mark.parametrize("style", [PythonCalls(), TaggedJsonCalls()], ids=lambda style: type(style).__name__)
-def test_any_text_has_a_counted_outcome(style):
+def test_any_text_has_a_counted_outcome(style, turns):
     os.environ.pop(CANARY_VARIABLE, None)
-    environment = BfclEnvironment(format=style)
+    environment = BfclEnvironment(format=style, turns=turns)
     task = file_task(tuple((call("mkdir", dir_name=f"never {turn}"),) for turn in range(40)))
-    texts = [*INJECTIONS, *BOMBS, *random_texts(2000, seed=2)]
+    texts = [*INJECTIONS, *BOMBS, *random_texts(10_000, seed=2)]
     outcomes, answered, episode = [], 0, environment.start(task)
     for text in texts:
         observation = episode.step(text)
@@ -180,7 +182,7 @@ def test_any_text_has_a_counted_outcome(style):
         if observation.done:
             outcomes += environment.score(task, [Transcript([], [], False, episode.finish())])
             episode = environment.start(task)
-    assert answered == len(texts) >= 2000
+    assert answered == len(texts) > 10_000
     assert len(outcomes) >= 20
     assert all(outcome.reward == 0.0 for outcome in outcomes)
     assert CANARY_VARIABLE not in os.environ
