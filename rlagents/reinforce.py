@@ -112,11 +112,14 @@ def reinforce(
         ahead = stack.enter_context(contextlib.closing(RolloutsAhead(roll_out, sampler, pending=pending)))
 
         def evaluate(step: int) -> dict[str, float]:
+            start = time.perf_counter()
             with timer.phase("evaluation"):
                 evaluation = machinery.evaluate(sampler)
-            values = evaluation.values()
+            values, seconds = evaluation.values(), time.perf_counter() - start
             saving.check_metric(values)
-            written.evaluation(step, values | {"seconds_since_start": timer.elapsed_seconds})
+            # Also here: no line of metrics comes after the last evaluation.
+            times = {"seconds": seconds, "seconds_since_start": timer.elapsed_seconds}
+            written.evaluation(step, values | times)
             held_out_lines(held_out, step, evaluation.groups)
             print(f"held-out success after {step} steps: {evaluation}", flush=True)
             return values

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -98,7 +99,7 @@ def warm_up(machinery: Machinery, workdir: Path, timer: PhaseTimer, interruption
 
     Raises CheckpointError as :func:`rlagents.first_weights.resumed` does, and Interrupted, with all saved.
     """
-    config, experiment = machinery.config, machinery.experiment
+    config, experiment, since = machinery.config, machinery.experiment, time.perf_counter()
     steps = config.supervised.steps
     if steps == 0:
         return first_weights(machinery, workdir)
@@ -123,11 +124,13 @@ def warm_up(machinery: Machinery, workdir: Path, timer: PhaseTimer, interruption
         with MetricsWriter(workdir / "warm_up.jsonl", first_step=first) as writer, batches as ready:
 
             def write(item: tuple[int, learner.StepReport] | None) -> None:
+                nonlocal since
                 if item is not None:
                     step, report = item
                     learner.check_finite(report)
-                    values = learner.report_values(report)
-                    writer.write(step, values)
+                    values = learner.report_values(report)  # waits for the devices: what they did is in the seconds
+                    before, since = since, time.perf_counter()
+                    writer.write(step, values | {"seconds": since - before})
                     if (step + 1) % 25 == 0 or step + 1 == steps:
                         print(f"warm-up {step + 1}/{steps}  loss {values['loss']:.3f}", flush=True)
 

@@ -216,7 +216,12 @@ def test_a_run_leaves_a_line_a_step_evaluations_conversations_and_a_summary(whol
     assert all(row["rollout/groups_kept"] == 8 for row in steps)
     assert sum(row.get("rollout/uninformative/uniform_groups", 0) for row in steps) > 0
     assert [row["step"] for row in read_metrics(whole / "warm_up.jsonl")] == [0, 1, 2, 3]
-    assert [row["step"] for row in read_metrics(whole / "evaluations.jsonl")] == [0, 4]
+    evaluations = read_metrics(whole / "evaluations.jsonl")
+    assert [row["step"] for row in evaluations] == [0, 4]
+    # The two evaluations, the warm-up and the steps are all of the run but its start.
+    timed = [row["seconds"] for row in evaluations + read_metrics(whole / "warm_up.jsonl") + steps]
+    assert min(timed) > 0
+    assert sum(timed) < evaluations[-1]["seconds_since_start"]
     held_out = [(line["step"], len(line["members"])) for line in read_lines(whole / "held_out.jsonl")]
     assert held_out == [(0, 2)] * 8 + [(4, 2)] * 8
     summary = summarize.summarize(whole)

@@ -146,17 +146,23 @@ EVALUATION = (
     MetricName("tasks", "tasks", "counted"),
     MetricName("samples_per_task", "trajectories", "of each"),
     MetricName("tasks_skipped", "tasks", "left out"),
+    MetricName("seconds", "s", "of the evaluation"),
     MetricName("seconds_since_start", "s", "of all processes of the run, what was done again counted once"),
 )
 """A line of ``evaluations.jsonl``."""
 
-WARM_UP = tuple(
+_WARM_UP_OWN = (
+    MetricName("loss", "nats", "negative log-likelihood, mean over demonstrated tokens"),
+    MetricName("seconds", "s", "since the line before, or the start: compilation and checkpoints included"),
+)
+
+WARM_UP = _WARM_UP_OWN + tuple(
     entry
     for entry in STEP
-    if entry.name in ("loss", "gradient_norm", "learning_rate", "entropy") or entry.name.startswith(("updates_", "tok"))
+    if entry.name in ("gradient_norm", "learning_rate", "entropy") or entry.name.startswith(("updates_", "tok"))
     if entry.name not in ("tokens_sampled", "tokens_per_second")
 )
-"""A line of ``warm_up.jsonl``, whose updates are one a step and whose loss is the negative log-likelihood, in nats."""
+"""A line of ``warm_up.jsonl``, whose updates are one a step."""
 
 _FILES = {
     "metrics.jsonl": ((STEP, ""), (ROLLOUT, ""), (STAGES, r"(.+/)?"), (CONDITIONS, ""), (ALARMS, "")),
@@ -179,6 +185,7 @@ def table() -> str:
         ("the same, of the method's stages", STAGES),
         ("the same, of rewards that are asked for", CONDITIONS),
         ("`evaluations.jsonl`, a line an evaluation", EVALUATION),
+        ("`warm_up.jsonl`, a line a step: of `metrics.jsonl` what learning reports, and", _WARM_UP_OWN),
     )
     lines = ["| metric | unit | meaning |", "| --- | --- | --- |"]
     for title, entries in parts:

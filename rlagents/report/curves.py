@@ -4,24 +4,28 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rlagents.metrics.names import ALARMS, EVALUATION, ROLLOUT, STAGES, STEP, describes
+from rlagents.metrics import names as known_names
+from rlagents.metrics.names import ALARMS, CONDITIONS, EVALUATION, ROLLOUT, STAGES, STEP, describes
 
 MOST_POINTS = 1000
 """Of a curve; where there are more steps, a point is the mean of several."""
 
 WARM_UP = "warm-up/"
+EVALUATIONS = "evaluations/"
+"""Before the name of what ``evaluations.jsonl`` calls as ``metrics.jsonl`` calls something else."""
+_OF_BOTH = {entry.name for entry in STEP} & {entry.name for entry in EVALUATION}
 
 _LEARNING = ("loss", "gradient_norm", "learning_rate", "entropy", "policy_ratio_max", "rollout_kl", "rollout_gap")
 _LEARNING += ("members_kept", "tokens_kept", "tokens_trained", "updates_")
 _ROLLOUT = ("turns", "uniform_groups", "garbled_turns", "tokens_sampled", "tokens_model", "tokens_total", "padding_")
-_ROLLOUT += ("tasks", "tasks_skipped", "samples_per_task", "rollout/")
+_ROLLOUT += ("tasks", "tasks_skipped", f"{EVALUATIONS}tasks_skipped", "samples_per_task", "rollout/")
 
 _PANELS: Sequence[tuple[str, Sequence[str]]] = (
     ("Reward and success", ("reward", "outcome", "success", "success/", "named/")),
     ("Learning", _LEARNING),
     ("Alarms", ("alarms", "alarms/")),
     ("Rollout", _ROLLOUT),
-    ("Cost", ("seconds", "tokens_per_second", "seconds/")),
+    ("Cost", ("seconds", "tokens_per_second", "seconds/", f"{EVALUATIONS}seconds")),
     ("Warm-up", (WARM_UP,)),
 )
 """Titles, and the names (or beginnings of names, where they end in ``/`` or ``_``) that belong there."""
@@ -46,6 +50,12 @@ def curves(rows: Iterable[Mapping[str, Any]], width: int, prefix: str = "") -> d
     return {name: _curve(points, width) for name, points in sorted(found.items())}
 
 
+def evaluation_curves(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, list[Any]]]:
+    """As ``curves``, of every line: they are few, and each of them counts."""
+    renamed = ({EVALUATIONS + name if name in _OF_BOTH else name: value for name, value in row.items()} for row in rows)
+    return {name: curve for name, curve in curves(renamed, 1).items() if name != "seconds_since_start"}
+
+
 def panels(names: Iterable[str]) -> list[dict[str, Any]]:
     """``{"title", "names"}`` of each panel: the known ones, then a stage's or prefix's own, "Method" for bare names."""
     shown: dict[str, list[str]] = {title: [] for title, _ in _PANELS}
@@ -65,11 +75,13 @@ def panels(names: Iterable[str]) -> list[dict[str, Any]]:
 
 def meanings(names: Iterable[str]) -> dict[str, str]:
     """What is known of each name: its unit, and what it means."""
-    entries = [entry for part in (STEP, ROLLOUT, ALARMS, EVALUATION) for entry in part]
+    of_all = [entry for part in (STEP, ROLLOUT, CONDITIONS, ALARMS, EVALUATION) for entry in part]
+    own = {WARM_UP: known_names.WARM_UP, EVALUATIONS: EVALUATION}
     found = {}
     for name in names:
-        plain = name.removeprefix(WARM_UP)
-        known = next((entry for entry in entries if describes(entry, plain)), None)
+        prefix = next((prefix for prefix in own if name.startswith(prefix)), "")
+        plain = name.removeprefix(prefix)
+        known = next((entry for entry in own.get(prefix, of_all) if describes(entry, plain)), None)
         known = known or next((entry for entry in STAGES if describes(entry, plain, r"(.+/)?")), None)
         if known is not None:
             found[name] = f"{known.unit}, {known.meaning}" if known.unit else known.meaning
@@ -79,7 +91,8 @@ def meanings(names: Iterable[str]) -> dict[str, str]:
 def _curve(points: Mapping[int, Sequence[float | None]], width: int) -> dict[str, list[Any]]:
     steps = sorted(points)
     finite = [[value for value in points[step] if value is not None] for step in steps]
-    means = [_short(sum(values) / len(values)) if values else None for values in finite]
+    # Each divided before they are added: a sum of floats may be beyond all floats.
+    means = [_short(sum(value / len(values) for value in values)) if values else None for values in finite]
     curve: dict[str, list[Any]] = {"x": steps, "y": means}
     if width > 1:
         curve["low"] = [_short(min(values)) if values else None for values in finite]

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from rlagents.report import configs
-from rlagents.report.curves import WARM_UP, bin_width, curves, meanings, panels
+from rlagents.report.cost import seconds_by_phase
+from rlagents.report.curves import WARM_UP, bin_width, curves, evaluation_curves, meanings, panels
 from rlagents.report.pages import Pages, fitting_pages
 from rlagents.report.reading import HELD_OUT, Run
 
@@ -65,7 +66,7 @@ def _index(runs: Sequence[Run], pages: Pages, total: int) -> dict[str, Any]:
                 "name": run.name,
                 "config": config,
                 "curves": of_run,
-                "seconds": _seconds(run),
+                "seconds": seconds_by_phase(run),
                 "steps": run.metrics[-1]["step"] + 1,
                 "planned": _planned(run),
                 "alarms": [_alarm(row) for row in run.alarms],
@@ -90,26 +91,7 @@ def _index(runs: Sequence[Run], pages: Pages, total: int) -> dict[str, Any]:
 
 
 def _curves(run: Run, width: int) -> dict[str, Any]:
-    return (
-        curves(run.metrics, width)
-        # Few, and each of them counts.
-        | curves(_without(run.evaluations, "seconds_since_start"), 1)
-        | curves(run.warm_up, width, WARM_UP)
-    )
-
-
-def _without(rows: Sequence[Mapping[str, Any]], name: str) -> Iterator[dict[str, Any]]:
-    return ({key: value for key, value in row.items() if key != name} for row in rows)
-
-
-def _seconds(run: Run) -> dict[str, float]:
-    """Of each phase, over all steps."""
-    sums: dict[str, float] = {}
-    for row in run.metrics:
-        for name, value in row.items():
-            if name.startswith("seconds/") and isinstance(value, (int, float)):
-                sums[name.removeprefix("seconds/")] = sums.get(name.removeprefix("seconds/"), 0.0) + value
-    return {name: round(value, 3) for name, value in sorted(sums.items(), key=lambda item: -item[1])}
+    return curves(run.metrics, width) | evaluation_curves(run.evaluations) | curves(run.warm_up, width, WARM_UP)
 
 
 def _planned(run: Run) -> int | None:

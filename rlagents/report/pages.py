@@ -81,7 +81,7 @@ class Pages:
         row["turns"] = _short(statistics.fmean(len(member["stop_reasons"]) for member in members))
         row["lost"] = sum(member["lost"] is not None for member in members)
         row["truncated"] = sum(bool(member["truncated"]) for member in members)
-        row["mean"] = _short(statistics.fmean(scored)) if scored else None
+        row["mean"] = _short(statistics.mean(scored)) if scored else None
         row["std"] = _short(statistics.pstdev(scored)) if scored else None
         if task not in self._numbers:
             self._numbers[task] = len(self.tasks)

@@ -119,7 +119,7 @@ def write_run(folder, *, seed=0, level=0.6, steps=40, groups=1, changes=None, al
             lines.write(metrics_row(step, level, draw))
     with JsonLines(folder / "warm_up.jsonl") as lines:
         for step in range(20):
-            lines.write({"step": step, "loss": 3.0 * math.exp(-step / 8)})
+            lines.write({"step": step, "loss": 3.0 * math.exp(-step / 8), "seconds": 0.5})
     with JsonLines(folder / "trajectories.jsonl") as lines:
         for step in range(steps):
             for number in range(groups):
@@ -129,7 +129,9 @@ def write_run(folder, *, seed=0, level=0.6, steps=40, groups=1, changes=None, al
                 lines.write(group(step, stream, task, draw, hostile=first and hostile, **options))
     with JsonLines(folder / "evaluations.jsonl") as lines, JsonLines(folder / "held_out.jsonl") as conversations:
         for step in (0, steps // 2, steps):
-            lines.write({"step": step, "success": level * step / steps, "success/level 1": 0.9, "tasks": 4})
+            since = 10.0 + 8.0 * step + 20.0 * (step > 0)
+            values = {"success": level * step / steps, "success/level 1": 0.9, "tasks": 4, "tasks_skipped": 0}
+            lines.write({"step": step, **values, "seconds": 12.0, "seconds_since_start": since + 30.0})
             for task in range(4):
                 conversations.write(group(step, task, f"held-out-{task}", draw, members=2, held_out=True))
     if alarms:

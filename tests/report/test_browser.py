@@ -170,7 +170,14 @@ def test_alarms_and_cost_are_shown(page):
     page.click("tbody tr:first-child a")
     page.until("location.hash.startsWith('#/run/0/step/9/')")
     page.go("#/cost", ".bar rect")
-    assert page.texts(".panel:first-of-type td:first-child") == ["rollout", "update", "log"]
+    assert page.texts(".panel:first-of-type td:first-child") == [
+        "rollout",
+        "update",
+        "elsewhere",
+        "evaluation",
+        "warm-up",
+        "log",
+    ]
 
 
 def test_an_address_that_leads_nowhere_says_so(page):

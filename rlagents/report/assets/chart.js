@@ -26,12 +26,12 @@ function chart(title, series, marks) {
   return figure;
 }
 
-function extent(series) {
+function extent(series, shrink) {
   let [x0, x1, y0, y1] = [Infinity, -Infinity, Infinity, -Infinity];
   const see = (value) => {
     if (value === null) return;
-    y0 = Math.min(y0, value);
-    y1 = Math.max(y1, value);
+    y0 = Math.min(y0, value * shrink);
+    y1 = Math.max(y1, value * shrink);
   };
   for (const { x, y, low, high } of series) {
     if (x.length) [x0, x1] = [Math.min(x0, x[0]), Math.max(x1, x[x.length - 1])];
@@ -46,13 +46,21 @@ function extent(series) {
   return { x0, x1, y0: y0 - room, y1: y1 + room };
 }
 
+// Near the largest number that there is, a difference of two would be beyond it.
+function shrinking(series) {
+  const largest = series.flatMap(({ y, low, high }) => [y, low || [], high || []]).flat()
+    .reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+  return largest > 1e300 ? 1e-10 : 1;
+}
+
 function draw(title, series, marks, readout) {
   const { width, height, left, right, top, bottom } = SIZE;
-  const { x0, x1, y0, y1 } = extent(series);
+  const shrink = shrinking(series);
+  const { x0, x1, y0, y1 } = extent(series, shrink);
   const across = (x) => left + ((x - x0) / (x1 - x0)) * (width - left - right);
-  const up = (y) => height - bottom - ((y - y0) / (y1 - y0)) * (height - top - bottom);
+  const up = (y) => height - bottom - ((y * shrink - y0) / (y1 - y0)) * (height - top - bottom);
   const axes = [
-    ...ticks(y0, y1, 5).map((tick) => [
+    ...ticks(y0, y1, 5).map((tick) => tick / shrink).filter(Number.isFinite).map((tick) => [
       svg("line", { class: "grid", x1: left, x2: width - right, y1: up(tick), y2: up(tick) }),
       svg("text", { class: "tick", x: left - 5, y: up(tick) + 3.5, "text-anchor": "end" }, number(tick)),
     ]),
@@ -72,6 +80,9 @@ function draw(title, series, marks, readout) {
     viewBox: `0 0 ${width} ${height}`, tabindex: "0", role: "img", "aria-label": summary(title, series),
   }, axes, flags, lines, cursor);
   const steps = [...new Set(series.flatMap(({ x }) => x))].sort((a, b) => a - b);
+  const nearest = (wanted) => steps.reduce((best, step, i) =>
+    Math.abs(step - wanted) < Math.abs(steps[best] - wanted) ? i : best, 0);
+  const flagsAt = (index) => marks.filter(({ step }) => step >= x0 && step <= x1 && nearest(step) === index);
   let at = steps.length - 1;
   const show = (index) => {
     if (!steps.length) return;
@@ -79,7 +90,8 @@ function draw(title, series, marks, readout) {
     cursor.setAttribute("x1", across(steps[at]));
     cursor.setAttribute("x2", across(steps[at]));
     cursor.setAttribute("visibility", "visible");
-    readout.replaceChildren(...valuesAt(steps[at], series));
+    readout.replaceChildren(...valuesAt(steps[at], series),
+      ...flagsAt(at).map(({ label }) => h("span", { class: "flag warning" }, label)));
   };
   const hide = () => {
     cursor.setAttribute("visibility", "hidden");
@@ -88,7 +100,7 @@ function draw(title, series, marks, readout) {
   const point = (event) => {
     const box = picture.getBoundingClientRect();
     const wanted = x0 + ((event.clientX - box.left) * (width / box.width) - left) / (width - left - right) * (x1 - x0);
-    show(steps.reduce((best, step, i) => Math.abs(step - wanted) < Math.abs(steps[best] - wanted) ? i : best, 0));
+    show(nearest(wanted));
   };
   picture.addEventListener("pointermove", point);
   picture.addEventListener("pointerdown", point);

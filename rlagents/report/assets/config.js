@@ -6,7 +6,7 @@ function configView() {
   const keys = [...new Set(INDEX.runs.flatMap(({ config }) => Object.keys(config)))].sort();
   const different = new Set(INDEX.different);
   const same = keys.filter((key) => !different.has(key));
-  const valuesOf = (key) => INDEX.runs.map(({ config }) => (key in config ? h("code", null, config[key]) : "absent"));
+  const valuesOf = (key) => INDEX.runs.map(({ config }) => (Object.hasOwn(config, key) ? h("code", null, config[key]) : "absent"));
   const body = h("div", null);
   const show = () => {
     const wanted = chosen.filter.toLowerCase();

@@ -24,7 +24,9 @@ function costView() {
   });
   const timed = INDEX.panels.filter(({ title }) => title === "Cost").flatMap((panel) => panel.names);
   return { title: "Cost", node: h("div", null, h("h1", null, "Cost by phase"),
-    h("p", { class: "note" }, "Seconds of wall-clock time, summed over all steps; phases that ran beside others count whole."),
+    h("p", { class: "note" }, "Wall-clock time of the whole run: " +
+      "the warm-up, all steps, evaluations and checkpoints; a phase that ran beside others counts whole. " +
+      "Elsewhere is what no phase accounts for: start, loading, and phases that the logs of older versions do not time."),
     bars, h("h2", null, "Step by step"), legend(),
     h("div", { class: "charts" }, timed.map((name) => chart(name, seriesOf(name, settings.seeds), [])))) };
 }

@@ -6,7 +6,7 @@ const settings = { seeds: "band", filter: "" };
 function seriesOf(name, seeds) {
   const found = [];
   INDEX.sets.forEach(({ label, runs }, colour) => {
-    const curves = runs.map((run) => ({ run, curve: INDEX.runs[run].curves[name] })).filter(({ curve }) => curve);
+    const curves = runs.map((run) => ({ run, curve: own(INDEX.runs[run].curves, name) })).filter(({ curve }) => curve);
     if (!curves.length) return;
     if (curves.length === 1 || seeds === "each")
       for (const { run, curve } of curves)
@@ -27,15 +27,16 @@ function mean(curves) {
   const of = (what) => steps.map((step) => (at.get(step).length ? what(at.get(step)) : null));
   return {
     x: steps,
-    y: of((values) => values.reduce((sum, value) => sum + value, 0) / values.length),
+    // Each divided before they are added: a sum of numbers may be beyond all numbers.
+    y: of((values) => values.reduce((sum, value) => sum + value / values.length, 0)),
     low: of((values) => Math.min(...values)),
     high: of((values) => Math.max(...values)),
   };
 }
 
 function alarmMarks() {
-  return INDEX.runs.flatMap(({ alarms }) =>
-    alarms.map(({ step, alarm }) => ({ step, label: `${alarm} at step ${step}` })));
+  return INDEX.runs.flatMap(({ name, alarms }) =>
+    alarms.map(({ step, alarm }) => ({ step, label: `${name}: ${alarm} at step ${number(step)}` })));
 }
 
 const legend = () => INDEX.sets.length < 2 ? null : h("ul", { class: "legend", "aria-label": "Runs by colour" },
@@ -43,7 +44,7 @@ const legend = () => INDEX.sets.length < 2 ? null : h("ul", { class: "legend", "
     h("span", { class: "swatch" }), label, runs.length > 1 ? h("small", null, ` ${count(runs.length, "seed")}`) : null)));
 
 function lastOf(run, name) {
-  const curve = INDEX.runs[run].curves[name];
+  const curve = own(INDEX.runs[run].curves, name);
   return curve ? curve.y.filter((value) => value !== null).pop() : null;
 }
 

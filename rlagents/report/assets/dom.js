@@ -13,6 +13,9 @@ function fill(element, attributes, children) {
   return element;
 }
 
+// What an object itself has under a name: names come from runs, and every object has a "constructor".
+const own = (object, name) => (Object.hasOwn(object, name) ? object[name] : undefined);
+
 const h = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
 
 const svg = (tag, attributes, ...children) =>

@@ -9,6 +9,8 @@ const VIEWS = {
   run: trajectoryView,
   task: taskView,
 };
+const unknownView = () => ({ title: "Not found", up: "#/", node: h("div", null, h("h1", null, "Not found"),
+  h("p", { class: "note" }, "This report holds no such page."), h("p", null, link("#/", "Curves"))) });
 const NAMES = [["", "Curves"], ["cost", "Cost"], ["alarms", "Alarms"], ["config", "Config"], ["groups", "Groups"]];
 const main = document.getElementById("main");
 let current = {};
@@ -19,7 +21,7 @@ function render(moved) {
   const name = parts[0] || "";
   hideTip();
   try {
-    current = (VIEWS[name] || VIEWS[""])(parts, query);
+    current = (own(VIEWS, name) || unknownView)(parts, query);
   } catch (error) {
     current = { title: "Error", node: h("p", { class: "warning" }, `This view cannot be drawn: ${error.message}`) };
     console.error(error);
@@ -27,7 +29,7 @@ function render(moved) {
   main.replaceChildren(current.node);
   main.dataset.address = asked;
   document.title = `${current.title} · rlagents report`;
-  const here = { run: "groups", task: "groups" }[name] || name;
+  const here = name === "run" || name === "task" ? "groups" : name;
   document.getElementById("nav").replaceChildren(...NAMES.map(([part, text]) => {
     const alarms = part === "alarms" ? INDEX.runs.reduce((sum, run) => sum + run.alarms.length, 0) : 0;
     return link(`#/${part}`, [text, alarms ? h("span", { class: "badge" }, number(alarms)) : null],

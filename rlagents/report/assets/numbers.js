@@ -13,10 +13,13 @@ function number(value) {
 // Always three places, so that a column of them lines up.
 const reward = (value) => (typeof value === "number" ? value.toFixed(3) : number(value));
 
+// Rounded first, split then: there is no "1 min 60 s".
 function duration(seconds) {
-  if (seconds < 60) return `${seconds.toFixed(1)} s`;
-  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
-  return `${Math.floor(seconds / 3600)} h ${Math.round((seconds % 3600) / 60)} min`;
+  if (seconds < 59.95) return `${seconds.toFixed(1)} s`;
+  const whole = Math.round(seconds);
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  const minutes = Math.round(seconds / 60);
+  return `${number(Math.floor(minutes / 60))} h ${minutes % 60} min`;
 }
 
 const percent = (share) => `${(100 * share).toFixed(1)}%`;

@@ -19,7 +19,7 @@ function placeOf(parts) {
   const phase = word === INDEX.held_out ? word : "training";
   const group = PLACES.get(keyOf(Number(run), phase, Number(step), Number(stream)));
   const number = Number(member);
-  if (group === undefined || !(number >= 0 && number < GROUPS.rewards[group].length)) return null;
+  if (group === undefined || !(Number.isInteger(number) && number >= 0 && number < GROUPS.rewards[group].length)) return null;
   return { group, member: number };
 }
 

@@ -4,7 +4,7 @@ const TRAJECTORIES = 100;
 
 function taskView(parts, query) {
   const task = Number(parts[1]);
-  if (!(task >= 0 && task < INDEX.tasks.length))
+  if (!(Number.isInteger(task) && task >= 0 && task < INDEX.tasks.length))
     return { title: "Not found", node: h("p", { class: "note" }, "This report holds no such task."), up: "#/groups" };
   const all = [];
   for (let group = 0; group < NUM_GROUPS; group++)

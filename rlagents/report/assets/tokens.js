@@ -128,8 +128,18 @@ function listenToTokens(element) {
   });
 }
 
-const tintLegend = (scale) => h("p", { class: "tints" }, "advantage ",
+// Why there is nothing to tint: a group whose members did equally well teaches nothing.
+function withoutAdvantage(rewards, members) {
+  const scored = rewards.filter((value) => value !== null);
+  if (new Set(scored).size <= 1 && scored.length) return "no advantage: all rewards of the group are equal";
+  if (!members.some(({ mask }) => mask.some(Boolean))) return "no advantage: no token of the group is trained";
+  return "no advantage in this group: the method made none of its rewards";
+}
+
+const tintLegend = (scale, rewards, members) => h("p", { class: "tints" },
+  scale ? tintSteps(scale) : withoutAdvantage(rewards, members), h("span", { class: "token unmasked" }, "not trained"));
+
+const tintSteps = (scale) => ["advantage ",
   h("span", { class: "token minus6" }, number(-scale)), h("span", { class: "token minus4" }, "\u00a0"),
   h("span", { class: "token minus2" }, "\u00a0"), h("span", { class: "token" }, " 0 "), h("span", { class: "token plus2" }, "\u00a0"),
-  h("span", { class: "token plus4" }, "\u00a0"), h("span", { class: "token plus6" }, `+${number(scale)}`),
-  h("span", { class: "token unmasked" }, "not trained"));
+  h("span", { class: "token plus4" }, "\u00a0"), h("span", { class: "token plus6" }, `+${number(scale)}`)];

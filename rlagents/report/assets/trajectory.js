@@ -51,7 +51,7 @@ function trajectoryView(parts) {
   Promise.all([membersOf(group), tokensOf(group)]).then(([members, tokens]) => {
     const scale = tokens ? tintScale(tokens) : 0;
     body.replaceChildren(facts(group, member, members[member]),
-      tokens ? tintLegend(scale) : h("p", { class: "note" }, "Tokens of held-out conversations are not logged: nothing is learned from them."),
+      tokens ? tintLegend(scale, GROUPS.rewards[group], tokens) : h("p", { class: "note" }, "Tokens of held-out conversations are not logged: nothing is learned from them."),
       conversation(members[member], tokens && tokens[member], scale));
   }).catch((error) => {
     body.replaceChildren(h("p", { class: "warning" }, `This trajectory cannot be opened: ${error.message}`));
