@@ -63,6 +63,19 @@ def group_line(
     }
 
 
+def opening_and_said(line: Mapping[str, Any]) -> tuple[list[Any], list[list[Any]]]:
+    """Messages before anyone's first turn, and each member's after them: of every conversation what came before it, and
+    the agent's part with what answered it.
+
+    An ``opening`` of older logs goes on into turns that all members wrote alike. They are as many as assistant messages
+    are missing from a member's own: each member gets its own back.
+    """
+    whole = [[*line["opening"], *member["messages"]] for member in line["members"]]
+    firsts = [_first_turn(member | {"messages": messages}) for member, messages in zip(line["members"], whole)]
+    end = min(len(line["opening"]), *firsts)
+    return list(line["opening"][:end]), [messages[end:] for messages in whole]
+
+
 def trajectories(line: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The members of a line, each with all that it says of them: ``messages`` whole, ``columns`` as arrays.
 

@@ -8,12 +8,13 @@ browser without a network. Runs whose configs differ in nothing but ``seed`` are
 
 import argparse
 import math
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
-from rlagents.report.document import MARK, write_report
+from rlagents.report.document import check_output, write_report
 from rlagents.report.reading import NoRunError, check_run, read_run
 
 
@@ -30,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
         names = _names(options.folders)
         for folder in options.folders:
             check_run(folder)
-        _check_output(output)
+        check_output(output)
         runs = [read_run(folder, name) for folder, name in zip(options.folders, names)]
         written = write_report(output, runs, max_bytes=int(options.max_megabytes * 1e6))
     except (NoRunError, ValueError, OSError) as error:
@@ -61,19 +62,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _check_output(output: Path) -> None:
-    """Nothing but an earlier report is ever overwritten."""
-    if output.is_dir() or not output.parent.is_dir():
-        raise ValueError(f"{output} cannot be written; give a file in a folder that exists as --output")
-    if output.exists():
-        with output.open("rb") as file:
-            if MARK.encode() not in file.read(200):
-                raise ValueError(f"{output} is there and is no report; give another --output")
-
-
 def _names(folders: Sequence[Path]) -> list[str]:
     """As much of each folder's path, from its end, as tells it from the others."""
-    paths = [folder.resolve() for folder in folders]
+    paths = [Path(os.path.realpath(folder)) for folder in folders]  # resolve() fails where links go in circles
     for depth in range(1, max(len(path.parts) for path in paths) + 1):
         names = ["/".join(path.parts[-depth:]) for path in paths]
         if len(set(names)) == len(names):

@@ -60,4 +60,4 @@ def _sum(rows: Iterable[Mapping[str, Any]], name: str) -> float:
 
 def _number(value: Any) -> float | None:
     """Seconds, or None for what is none."""
-    return min(_LONGEST, float(value)) if isinstance(value, (int, float)) and value >= 0 else None
+    return float(value) if isinstance(value, (int, float)) and value >= 0 else None

@@ -6,13 +6,15 @@ style and the one script whose hashes it names.
 """
 
 import base64
+import contextlib
 import hashlib
+import itertools
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from rlagents.report import configs
 from rlagents.report.cost import seconds_by_phase
@@ -28,23 +30,43 @@ SCRIPTS = ("dom", "numbers", "data", "route", "chart", "curves", "cost", "alarms
 SCRIPTS += ("groups", "tokens", "conversation", "trajectory", "task", "keyboard", "main")
 
 
+def check_output(output: Path) -> None:
+    """Raise ValueError where ``output`` is anything but an earlier report, which alone is ever overwritten."""
+    if output.is_dir() or not Path(os.path.realpath(output)).parent.is_dir():
+        raise ValueError(f"{output} cannot be written; give a file in a folder that exists as --output")
+    if os.path.islink(os.path.realpath(output)):
+        raise ValueError(f"{output} is a link that leads to itself; give another --output")
+    if not output.exists():
+        return
+    if not output.is_file():
+        raise ValueError(f"{output} is no file; give another --output")
+    try:
+        with output.open("rb") as file:
+            begins = file.read(200)
+    except OSError as error:
+        raise ValueError(f"{output} cannot be read: {error.strerror or error}; give another --output") from error
+    if MARK.encode() not in begins:
+        raise ValueError(f"{output} is there and is no report; give another --output")
+
+
 def write_report(output: Path, runs: Sequence[Run], *, max_bytes: int) -> str:
     """Write the report on ``runs`` to ``output`` at once, and return what is in it, in words.
 
     Pages of trajectories take at most ``max_bytes``: where there are more, groups evenly spread over each run are kept.
+
+    Raises ValueError where ``output`` cannot be written, or has come to be something else than a report; and
+    ``reading.NoRunError``.
     """
     pages, damaged = fitting_pages(runs, max_bytes)
     for number, files in damaged.items():
         runs[number].damaged.update(files)
     total, shown = sum(sum(run.counts.values()) for run in runs), len(pages.index["run"])
-    unfinished = output.with_name(output.name + ".unfinished")
+    index = _index(runs, pages, total)
     try:
-        with unfinished.open("w", encoding="utf-8") as file:
-            for part in _parts(_index(runs, pages, total), pages):
-                file.write(part)
-        os.replace(unfinished, output)
-    finally:
-        unfinished.unlink(missing_ok=True)
+        _write_at_once(output, lambda: _parts(index, pages))
+    except OSError as error:
+        remedy = "give a file in a folder that takes it, on a disk with room, as --output"
+        raise ValueError(f"{output} cannot be written: {error.strerror or error}; {remedy}") from error
     left_out = total - shown - sum(map(len, damaged.values()))
     lines = sum(sum(run.damaged.values()) for run in runs)
     return (
@@ -52,6 +74,29 @@ def write_report(output: Path, runs: Sequence[Run], *, max_bytes: int) -> str:
         + (f", {_count(left_out, 'group')} left out (--max_megabytes)" if left_out else "")
         + (f", {_count(lines, 'damaged line')} skipped" if lines else "")
     )
+
+
+def _write_at_once(output: Path, parts: Callable[[], Iterator[str]]) -> None:
+    """Write to a file that was not there, and put it in place of ``output`` (of what it links to) once it is whole."""
+    place = Path(os.path.realpath(output))
+    unfinished, file = _unfinished(place)
+    try:
+        with file:
+            for part in parts():
+                file.write(part)
+        check_output(output)  # it may have come to be while the report was made
+        os.replace(unfinished, place)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _unfinished(place: Path) -> tuple[Path, TextIO]:
+    """A new file beside ``place``, open: one that is there, whoever made it, is left alone."""
+    for number in itertools.count():
+        path = place.with_name(f"report-{number}.unfinished")
+        with contextlib.suppress(FileExistsError):
+            return path, path.open("x", encoding="utf-8")
+    raise AssertionError("there is always a next number")
 
 
 def _index(runs: Sequence[Run], pages: Pages, total: int) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rlagents.report.reading import FILES_OF_GROUPS, Run
-from rlagents.trajectory_lines import unpacked
+from rlagents.trajectory_lines import opening_and_said, unpacked
 
 _TEXT_PAGE_BYTES, _TOKEN_PAGE_BYTES = 1 << 20, 1 << 20
 """Of a page before compression, beyond which the next is begun."""
@@ -50,7 +50,9 @@ class Pages:
         """
         try:
             row = self._row(run, phase, line)
-            group = {"opening": _messages(line["opening"]), "members": [_facts(member) for member in line["members"]]}
+            opening, said = opening_and_said(line)
+            members = [_facts(member, messages) for member, messages in zip(line["members"], said)]
+            group = {"opening": _messages(opening), "members": members}
             columns = [_columns(member) for member in line["members"]] if "columns" in line["members"][0] else None
         except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
             raise ValueError(f"no line of a group of trajectories: {type(error).__name__}: {error}") from error
@@ -148,8 +150,8 @@ def _messages(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{"role": str(message["role"]), "content": str(message["content"])} for message in messages]
 
 
-def _facts(member: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: member[name] for name in _FACTS} | {"messages": _messages(member["messages"])}
+def _facts(member: Mapping[str, Any], messages: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    return {name: member[name] for name in _FACTS} | {"messages": _messages(messages)}
 
 
 def _columns(member: Mapping[str, Any]) -> dict[str, Any]:

@@ -79,7 +79,9 @@ def test_steps_after_the_newest_evaluation_and_rollouts_beside_updates_are_no_pa
 @pytest.mark.parametrize("said", ["nan", "inf", -1.0, None, [], 1.7e308])
 def test_a_time_that_is_none_breaks_nothing(said):
     rows = [{"seconds/update": said}, {"seconds/update": said}, {"seconds/update": 2.0}]
-    found = seconds_by_phase(run_of(rows, rows, [{"step": 3, "seconds": said, "seconds_since_start": said}]))
+    found = seconds_by_phase(
+        run_of(rows, [{"seconds": said}] * 2, [{"step": 3, "seconds": said, "seconds_since_start": said}])
+    )
     assert all(math.isfinite(value) for value in found.values())
     assert found["update"] >= 2.0
 

@@ -7,6 +7,8 @@ import re
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rlagents.metrics import JsonLines
 from rlagents.metrics.names import ALARMS, EVALUATION, ROLLOUT, STAGES, STEP
@@ -14,8 +16,9 @@ from rlagents.report import configs
 from rlagents.report.curves import MOST_POINTS, bin_width, curves, meanings, panels
 from rlagents.report.pages import Pages
 from rlagents.report.reading import read_run
+from rlagents.trajectory_lines import group_line
 from tests.report.reading import report
-from tests.report.synthetic import HOSTILE_TOOL, HOSTILE_TURN, group, write_run
+from tests.report.synthetic import HOSTILE_TOOL, HOSTILE_TURN, group, member_and_tokens, write_run
 
 TITLES = {"Reward and success", "Learning", "Alarms", "Rollout", "Cost"}
 
@@ -147,6 +150,56 @@ def test_a_text_is_kept_once_and_comes_back_wherever_it_stood():
             assert [page["texts"][message["content"]] for message in stands[name]] == [
                 message["content"] for message in wrote[name]
             ]
+
+
+def _as_older_versions_wrote(line):
+    """Until all members differed, everything was the opening's, what they had written alike included."""
+    whole = [[*line["opening"], *member["messages"]] for member in line["members"]]
+    alike = 0
+    while all(len(messages) > alike and messages[alike] == whole[0][alike] for messages in whole):
+        alike += 1
+    members = [{**member, "messages": messages[alike:]} for member, messages in zip(line["members"], whole)]
+    return {**line, "opening": whole[0][:alike], "members": members}
+
+
+@given(
+    st.integers(0, 2),
+    st.lists(st.lists(st.sampled_from("ab"), max_size=3), min_size=1, max_size=4),
+    st.booleans(),
+    st.booleans(),
+)
+def test_turns_that_all_members_wrote_alike_are_each_ones_own_also_in_logs_of_older_versions(
+    examples, turns, ended, goals
+):
+    """Examples of a conversation in the opening stay there; observations go with the turn that they answer; what one
+    member alone was told is its own."""
+    opening = [{"role": "system", "content": "manual"}]
+    opening += [{"role": role, "content": "example"} for _ in range(examples) for role in ("user", "assistant")]
+    tasks = [{"role": "user", "content": f"task {number * goals}"} for number in range(len(turns))]
+    shared = len(opening) + (len({task["content"] for task in tasks}) == 1)
+    member, _ = member_and_tokens(0, np.random.default_rng(0))
+    members = []
+    for number, said in enumerate(turns):
+        messages = [*opening, tasks[number]]
+        for text in said:
+            messages += [{"role": "assistant", "content": text}, {"role": "tool", "content": f"saw {text}"}]
+        if ended and said:
+            messages.pop()
+        of_turns = dict.fromkeys(
+            ("turn_scores", "tool_calls", "tool_successes", "void", "stop_reasons"), [0] * len(said)
+        )
+        members.append({**member, **of_turns, "member": number, "messages": messages})
+    line = group_line(0, members)
+    for logged in (line, _as_older_versions_wrote(line)):
+        pages = Pages()
+        pages.add(0, "training", logged)
+        pages.finish()
+        page = json.loads(gzip.decompress(base64.b64decode(pages.texts[0])))
+        texts = [(m["role"], page["texts"][m["content"]]) for m in page["groups"][0]["opening"]]
+        assert texts == [(m["role"], m["content"]) for m in members[0]["messages"][:shared]]
+        for shown, wrote in zip(page["groups"][0]["members"], members, strict=True):
+            said = [(m["role"], page["texts"][m["content"]]) for m in shown["messages"]]
+            assert said == [(m["role"], m["content"]) for m in wrote["messages"][shared:]]
 
 
 def test_a_long_run_is_thinned_and_says_so():
