@@ -26,7 +26,7 @@ MARK = "<!-- rlagents report -->"
 """Begins every report, so that nothing else is taken for one."""
 
 STYLES = ("colours", "layout", "table", "chart", "conversation", "tokens")
-SCRIPTS = ("dom", "numbers", "data", "route", "chart", "curves", "cost", "alarms", "config", "search")
+SCRIPTS = ("dom", "scroll", "numbers", "data", "route", "chart", "curves", "cost", "alarms", "config", "search")
 SCRIPTS += ("groups", "tokens", "conversation", "trajectory", "task", "keyboard", "main")
 
 

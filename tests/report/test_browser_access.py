@@ -74,6 +74,74 @@ def test_arrows_move_along_a_chart(page):
     page.until(f"document.querySelector('{chart} .readout').textContent.startsWith('step 28')")
 
 
+def tap(page, selector):
+    x, y = page.place(selector)
+    for kind, points in (("touchStart", [{"x": x, "y": y}]), ("touchEnd", [])):
+        page.send("Input.dispatchTouchEvent", type=kind, touchPoints=points)
+
+
+def swipe_to_the_end(page, selector, box):
+    _, y = page.place(selector)
+    while page.value(f"{box}.scrollWidth - {box}.clientWidth - {box}.scrollLeft > 1"):
+        before = page.value(f"{box}.scrollLeft")
+        for kind, x in (("touchStart", 300), *(("touchMove", x) for x in range(300, 20, -20)), ("touchEnd", None)):
+            points = [] if x is None else [{"x": x, "y": y}]
+            page.send("Input.dispatchTouchEvent", type=kind, touchPoints=points)
+        page.until(f"{box}.scrollLeft > {before}")
+
+
+@pytest.mark.parametrize("way", ["tap", "key"])
+def test_the_meaning_of_a_metric_is_reached_without_a_mouse(way, browser, url):
+    chart = '.chart[data-name="entropy"]'
+    meaning = "nats, of the policy, mean over trained tokens"
+    with browser.page(url, size="phone") as page:
+        page.send("Emulation.setTouchEmulationEnabled", enabled=True)
+        assert page.value(f"document.querySelector('{chart} .meaning').hidden")
+        for expanded in (True, False):
+            if way == "tap":
+                tap(page, f"{chart} button.name")
+            else:
+                page.value(f"document.querySelector('{chart} button.name').focus()")
+                page.press("Enter")
+            page.until(f"document.querySelector('{chart} .meaning').hidden === {str(not expanded).lower()}")
+            said = page.value(f"document.querySelector('{chart} button.name').getAttribute('aria-expanded')")
+            assert said == str(expanded).lower()
+        assert page.texts(f"{chart} .meaning") == [meaning]
+        # Large enough for a finger (WCAG 2.5.8).
+        assert page.value(f"document.querySelector('{chart} button.name').getBoundingClientRect().height >= 24")
+        assert page.errors == []
+
+
+@pytest.mark.parametrize("address", ["#/", "#/groups", "#/alarms", "#/task/0"])
+def test_a_table_wider_than_the_screen_says_so_and_scrolls_by_finger_and_keys(address, browser, url):
+    box = "document.querySelector('.wide-box .scroll')"
+    hint = "document.querySelector('.wide-box .hint')"
+    classes = "[...document.querySelector('.wide-box').classList]"
+    with browser.page(url, size="phone") as page:
+        page.go(address, "td")
+        page.until(f"!{hint}.hidden")
+        assert page.value(f"{box}.scrollWidth > {box}.clientWidth")
+        assert page.value(f"{box}.tabIndex") == 0
+        assert page.value(f"{box}.getAttribute('aria-label')")
+        assert page.value(classes) == ["wide-box", "more-right"]
+        swipe_to_the_end(page, ".wide-box td", box)
+        page.until(f"{classes}.join() === 'wide-box,more-left'")
+        page.value(f"{box}.focus()")
+        end = page.value(f"{box}.scrollLeft")
+        for kind in ("rawKeyDown", "keyUp"):
+            page.send("Input.dispatchKeyEvent", type=kind, key="ArrowLeft", code="ArrowLeft", windowsVirtualKeyCode=37)
+        page.until(f"{box}.scrollLeft < {end} && {classes}.includes('more-right')")
+        assert page.errors == []
+
+
+def test_a_table_that_fits_says_nothing_and_is_no_stop(page):
+    page.go("#/groups", "td")
+    page.until("document.querySelector('.wide-box .scroll').clientWidth > 0")
+    assert page.value("document.querySelector('.hint').hidden")
+    assert page.value("document.querySelector('.wide-box .scroll').getAttribute('tabindex')") is None
+    assert page.value("[...document.querySelector('.wide-box').classList]") == ["wide-box"]
+
+
 def test_the_theme_follows_the_system_until_it_is_chosen(browser, url):
     with browser.page(url, dark=True) as page:
         assert page.value("document.documentElement.dataset.theme") == "dark"

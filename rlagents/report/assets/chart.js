@@ -16,14 +16,26 @@ const inSight = "IntersectionObserver" in window
 // series: [{label, colour, x, y, low?, high?}], all of one metric; marks: [{step, label}].
 function chart(title, series, marks) {
   const readout = h("span", { class: "readout" });
-  const figure = h("figure", { class: "chart", "data-name": title },
-    h("figcaption", null, h("span", { class: "name", title: INDEX.meanings[title] }, title), readout));
+  const [name, meaning] = named(title);
+  const figure = h("figure", { class: "chart", "data-name": title }, h("figcaption", null, name, readout), meaning);
   figure.draw = () => {
     const drawn = draw(title, series, marks || [], readout);
     figure.append(drawn);
   };
   inSight.observe(figure);
   return figure;
+}
+
+// The name of a metric, and what it means: unfolded by a click, a tap or a key, for no finger hovers.
+function named(title) {
+  const known = own(INDEX.meanings, title);
+  if (known === undefined) return [h("span", { class: "name" }, title), null];
+  const meaning = h("p", { class: "meaning", hidden: true }, known);
+  const name = button([title, h("span", { class: "what", "aria-hidden": "true" }, "?")], () => {
+    meaning.hidden = !meaning.hidden;
+    name.setAttribute("aria-expanded", String(!meaning.hidden));
+  }, { class: "name", "aria-expanded": "false", title: known });
+  return [name, meaning];
 }
 
 function extent(series, shrink) {

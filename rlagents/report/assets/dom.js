@@ -26,11 +26,9 @@ const link = (hash, text, attributes) => h("a", { href: hash, ...attributes }, t
 const button = (text, onclick, attributes) => h("button", { type: "button", onclick, ...attributes }, text);
 
 // A table of rows of cells; a cell is text or nodes. Wide tables scroll in their own box, never the page.
-const table = (heads, rows, attributes) =>
-  h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": (attributes || {}).label || "Table" },
-    h("table", null,
-      h("thead", null, h("tr", null, heads.map((head) => h("th", { scope: "col" }, head)))),
-      h("tbody", null, rows.map((cells) => h("tr", null, cells.map((cell) => h("td", null, cell)))))));
+const table = (heads, rows, attributes) => scrolling((attributes || {}).label || "Table", h("table", null,
+  h("thead", null, h("tr", null, heads.map((head) => h("th", { scope: "col" }, head)))),
+  h("tbody", null, rows.map((cells) => h("tr", null, cells.map((cell) => h("td", null, cell)))))));
 
 function choice(label, options, value, onchange) {
   const select = h("select", { onchange: () => onchange(select.value) },

@@ -133,7 +133,7 @@ function groupTable(columns, rows, sortBy) {
     return h("th", { scope: "col", class: wide ? "wide" : null, "data-name": name, "aria-sort": sorted },
       button([head, h("span", { "aria-hidden": "true" }, sorted ? (view.down ? " ▼" : " ▲") : "")], () => sortBy(name)));
   });
-  return h("div", { class: "scroll" }, h("table", { class: "groups" }, h("thead", null, h("tr", null, heads)),
+  return scrolling("Groups", h("table", { class: "groups" }, h("thead", null, h("tr", null, heads)),
     h("tbody", null, rows.map((group) => h("tr", null, columns.map(([name, , , cell, wide]) =>
       h("td", { class: `${wide ? "wide " : ""}of-${name}` }, cell(group))))))));
 }

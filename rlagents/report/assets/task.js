@@ -42,12 +42,12 @@ function taskView(parts, query) {
     const some = all.slice(from, from + TRAJECTORIES);
     const choose = (name, n) => button(name, () => pick(name, n), { "data-side": name, "data-n": n, "aria-pressed": "false" });
     list.replaceChildren(
-      table(["Step", "Phase", ...(INDEX.runs.length > 1 ? ["Run"] : []), "Member", "Reward", "Tokens", "Show"],
+      table(["Step", "Show", "Reward", "Member", "Phase", ...(INDEX.runs.length > 1 ? ["Run"] : []), "Tokens"],
         some.map(({ group, member }, n) => [
-          link(hashOf(group, member), number(GROUPS.step[group])), GROUPS.phase[group],
-          ...(INDEX.runs.length > 1 ? [runName(GROUPS.run[group])] : []), number(member),
-          reward(GROUPS.rewards[group][member]), number(GROUPS.lengths[group][member]),
+          link(hashOf(group, member), number(GROUPS.step[group])),
           h("span", { class: "pair" }, choose("left", from + n), choose("right", from + n)),
+          reward(GROUPS.rewards[group][member]), number(member), GROUPS.phase[group],
+          ...(INDEX.runs.length > 1 ? [runName(GROUPS.run[group])] : []), number(GROUPS.lengths[group][member]),
         ]), { label: "Trajectories of this task" }),
       all.length > TRAJECTORIES ? h("div", { class: "pager" },
         button("Earlier", () => show(from - TRAJECTORIES), { disabled: from === 0 }),
