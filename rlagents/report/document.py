@@ -25,9 +25,9 @@ from rlagents.report.reading import HELD_OUT, Run
 MARK = "<!-- rlagents report -->"
 """Begins every report, so that nothing else is taken for one."""
 
-STYLES = ("colours", "layout", "table", "chart", "conversation", "tokens")
+STYLES = ("colours", "layout", "table", "chart", "conversation", "tokens", "glance")
 SCRIPTS = ("dom", "scroll", "numbers", "data", "route", "chart", "curves", "cost", "alarms", "config", "search")
-SCRIPTS += ("groups", "tokens", "conversation", "trajectory", "task", "keyboard", "main")
+SCRIPTS += ("groups", "tokens", "conversation", "glance", "trajectory", "task", "keyboard", "main")
 
 
 def check_output(output: Path) -> None:

@@ -2,6 +2,7 @@
 
 const LONG = 20000;
 const FOLDED = 1500;
+const FOLDED_SYSTEM = 300;  // what the agent is told every time is not what it did
 
 function plainText(content) {
   const text = h("div", { class: "text", dir: "auto" }, content.slice(0, LONG));
@@ -25,19 +26,19 @@ function turnChips(member, turn) {
     calls ? chip(`${count(calls, "tool call")}, ${good} succeeded`, good < calls ? "bad" : "good") : null,
     member.void[turn] ? chip("void: neither call nor answer", "bad") : null,
     score !== undefined && score !== 0 ? chip(`turn score ${number(score)}`) : null,
-    why === "length" || why === "budget" ? chip(`ended by ${why}`, "bad") : why ? chip(`ended by ${why.replace("_", " ")}`) : null,
-    version !== undefined ? chip(`weights of ${count(version, "update")}`) : null,
+    why === "length" || why === "budget" ? chip(`ended by ${why}`, "bad") : null,
+    new Set(member.weight_versions).size > 1 ? chip(`weights of ${count(version, "update")}`) : null,
   ];
 }
 
 function message({ role, content }, chips, body) {
   const known = ["system", "user", "assistant", "tool"].includes(role) ? role : "other";
   return h("article", { class: `message ${known}` },
-    h("header", null, h("h3", null, role), chips), body || folded(content));
+    h("header", null, h("h3", null, role), chips), body || folded(content, role === "system" ? FOLDED_SYSTEM : FOLDED));
 }
 
-function folded(content) {
-  if (content.length <= FOLDED) return plainText(content);
+function folded(content, most) {
+  if (content.length <= most) return plainText(content);
   const all = h("details", null, h("summary", null,
     h("span", { class: "text", dir: "auto" }, `${content.slice(0, 200)} …`), h("small", null, ` ${number(content.length)} characters`)));
   // Not in the page until it is opened.
@@ -52,7 +53,8 @@ function conversation(member, tokens, scale) {
     if (one.role !== "assistant") return message(one);
     turn += 1;
     const known = tokens && turn < member.stop_reasons.length;
-    return message(one, turnChips(member, turn), known ? tokenText(tokens, turn, scale) : plainText(one.content));
+    const shown = message(one, turnChips(member, turn), known ? tokenText(tokens, turn, scale) : plainText(one.content));
+    return fill(shown, { "data-turn": turn, tabindex: "-1" }, []);
   });
   const node = h("div", { class: "conversation" }, member.opening.map((one) => message(one)), said);
   listenToTokens(node);

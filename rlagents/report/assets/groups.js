@@ -28,7 +28,8 @@ const COLUMNS = [
 function memberLinks(group) {
   const all = GROUPS.rewards[group];
   return h("span", { class: "each" }, all.slice(0, 16).map((value, member) =>
-    link(hashOf(group, member), value === null ? "lost" : number(value), { title: `member ${member}` })),
+    link(hashOf(group, member), value === null ? "lost" : number(value), { title: `member ${member}`,
+      "aria-label": `member ${member}, ${value === null ? "lost" : `reward ${number(value)}`}` })),
     all.length > 16 ? `+${all.length - 16}` : null);
 }
 

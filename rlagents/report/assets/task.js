@@ -25,6 +25,7 @@ function taskView(parts, query) {
     const scale = tokens ? tintScale(tokens) : 0;
     columns[name].replaceChildren(
       h("h2", null, link(hashOf(group, member), `${isHeldOut(group) ? "held-out after" : "step"} ${number(GROUPS.step[group])}, member ${member}`)),
+      verdict(group, member, members[member], tokens && tokens[member], scale),
       facts(group, member, members[member]), conversation(members[member], tokens && tokens[member], scale));
   };
   const list = h("div", { class: "list" });
