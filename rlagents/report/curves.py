@@ -51,9 +51,16 @@ def curves(rows: Iterable[Mapping[str, Any]], width: int, prefix: str = "") -> d
 
 
 def evaluation_curves(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, list[Any]]]:
-    """As ``curves``, of every line: they are few, and each of them counts."""
+    """As ``curves``, of every line: they are few, and each of them counts. ``low`` and ``high`` of success are the ends
+    of its interval, where every line has them."""
     renamed = ({EVALUATIONS + name if name in _OF_BOTH else name: value for name, value in row.items()} for row in rows)
-    return {name: curve for name, curve in curves(renamed, 1).items() if name != "seconds_since_start"}
+    found = {name: curve for name, curve in curves(renamed, 1).items() if name != "seconds_since_start"}
+    for end in ("low", "high"):
+        for name in [name for name in found if name.partition("/")[0] == f"success_{end}"]:
+            bound, whole = found.pop(name), found.get(name.replace(f"success_{end}", "success", 1))
+            if whole is not None and bound["x"] == whole["x"]:
+                whole[end] = bound["y"]
+    return found
 
 
 def panels(names: Iterable[str]) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rlagents.metrics import JsonLines
 from rlagents.metrics.names import ALARMS, EVALUATION, ROLLOUT, STAGES, STEP
 from rlagents.report import configs
-from rlagents.report.curves import MOST_POINTS, bin_width, curves, meanings, panels
+from rlagents.report.curves import MOST_POINTS, bin_width, curves, evaluation_curves, meanings, panels
 from rlagents.report.pages import Pages
 from rlagents.report.reading import read_run
 from rlagents.trajectory_lines import group_line
@@ -215,12 +215,26 @@ def test_a_long_run_is_thinned_and_says_so():
     assert curves(rows[5:6], 1)["x"] == {"x": [5], "y": [None]}
 
 
+def test_success_has_its_interval_as_a_band():
+    rows = [
+        {"step": step, "success": 0.5, "success/easy": 1.0, "success_low": 0.4, "success_high": 0.6}
+        | {"success_low/easy": 0.8, "success_high/easy": 1.0}
+        | ({"success_low/new": 0.1} if step else {})
+        for step in (0, 10)
+    ]
+    found = evaluation_curves(rows)
+    assert found.keys() == {"success", "success/easy"}
+    assert found["success"] == {"x": [0, 10], "y": [0.5, 0.5], "low": [0.4, 0.4], "high": [0.6, 0.6]}
+    assert found["success/easy"]["low"] == [0.8, 0.8]
+
+
 def test_every_known_metric_has_its_panel_and_its_meaning():
     """Those of stages are the method's own."""
     of_all = [
         entry.name.replace("<", "").replace(">", "") for part in (STEP, ROLLOUT, ALARMS, EVALUATION) for entry in part
     ]
     of_all.remove("seconds_since_start")
+    of_all = [name for name in of_all if not name.startswith(("success_low", "success_high"))]  # bands of success
     of_stages = [f"inner/{entry.name}" for entry in STAGES] + ["kl"]
     known = {name for panel in panels(of_all) for name in panel["names"] if panel["title"] in TITLES}
     assert known == set(of_all)
