@@ -6,6 +6,7 @@ from typing import Any
 
 from rlagents.metrics import names as known_names
 from rlagents.metrics.names import ALARMS, CONDITIONS, EVALUATION, ROLLOUT, STAGES, STEP, describes
+from rlagents.report.propositions import COMPARED
 
 MOST_POINTS = 1000
 """Of a curve; where there are more steps, a point is the mean of several."""
@@ -20,9 +21,17 @@ _LEARNING += ("members_kept", "tokens_kept", "tokens_trained", "updates_")
 _ROLLOUT = ("turns", "uniform_groups", "garbled_turns", "tokens_sampled", "tokens_model", "tokens_total", "padding_")
 _ROLLOUT += ("tasks", "tasks_skipped", f"{EVALUATIONS}tasks_skipped", "samples_per_task", "rollout/")
 
+CONDITIONING = "Rewards that are asked for"
+_CONDITIONING = ("reward_high", "reward_low", "reward_gap", "reward_std", "zero_variance_groups", "advantage_spread")
+_CONDITIONING += ("entropy", *(one.measured for one in COMPARED))
+"""First in the panel of runs that condition on a reward, though some of them have a panel of their own."""
+
+_INTERVALS = ("success_low", "success_high", "success_low/", "success_high/")
+
 _PANELS: Sequence[tuple[str, Sequence[str]]] = (
-    ("Reward and success", ("reward", "outcome", "success", "success/", "named/")),
+    ("Reward and success", ("reward", "outcome", "success", "success/", *_INTERVALS, "named/")),
     ("Learning", _LEARNING),
+    (CONDITIONING, tuple(entry.name for entry in CONDITIONS)),
     ("Alarms", ("alarms", "alarms/")),
     ("Rollout", _ROLLOUT),
     ("Cost", ("seconds", "tokens_per_second", "seconds/", f"{EVALUATIONS}seconds")),
@@ -51,20 +60,24 @@ def curves(rows: Iterable[Mapping[str, Any]], width: int, prefix: str = "") -> d
 
 
 def evaluation_curves(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, list[Any]]]:
-    """As ``curves``, of every line: they are few, and each of them counts. ``low`` and ``high`` of success are the ends
-    of its interval, where every line has them."""
+    """As ``curves``, of every line: they are few, and each of them counts.
+
+    The interval of a share of successes is the ``low`` and ``high`` of its curve, not curves of their own.
+    """
     renamed = ({EVALUATIONS + name if name in _OF_BOTH else name: value for name, value in row.items()} for row in rows)
     found = {name: curve for name, curve in curves(renamed, 1).items() if name != "seconds_since_start"}
-    for end in ("low", "high"):
-        for name in [name for name in found if name.partition("/")[0] == f"success_{end}"]:
-            bound, whole = found.pop(name), found.get(name.replace(f"success_{end}", "success", 1))
-            if whole is not None and bound["x"] == whole["x"]:
-                whole[end] = bound["y"]
+    for name in [name for name in found if name == "success" or name.startswith("success/")]:
+        ends = [name.replace("success", f"success_{end}", 1) for end in ("low", "high")]
+        # Where an evaluation has none, the band would not go with the steps of its curve.
+        if all(found.get(end, {}).get("x") == found[name]["x"] for end in ends):
+            found[name] |= {side: found.pop(end)["y"] for side, end in zip(("low", "high"), ends)}
     return found
 
 
 def panels(names: Iterable[str]) -> list[dict[str, Any]]:
-    """``{"title", "names"}`` of each panel: the known ones, then a stage's or prefix's own, "Method" for bare names."""
+    """``{"title", "names", "bounds"}`` of each panel: the known ones, then a stage's or prefix's own, "Method" for bare
+    names. ``bounds`` has, by name, what is drawn into the same chart as its bound."""
+    names = list(names)
     shown: dict[str, list[str]] = {title: [] for title, _ in _PANELS}
     own: dict[str, list[str]] = {}
     for name in sorted(names):
@@ -76,8 +89,14 @@ def panels(names: Iterable[str]) -> list[dict[str, Any]]:
             own.setdefault(prefix if slash else "Method", []).append(name)
     first = list(shown.items())
     # What is the method's own follows what every run has; cost and warm-up come last.
-    ordered = [*first[:2], *sorted(own.items(), key=lambda item: item[0] != "Method"), *first[2:]]
-    return [{"title": title, "names": _sorted(title, found)} for title, found in ordered if found]
+    ordered = [*first[:3], *sorted(own.items(), key=lambda item: item[0] != "Method"), *first[3:]]
+    made = [{"title": title, "names": _sorted(title, found), "bounds": {}} for title, found in ordered if found]
+    for panel in made:
+        if panel["title"] == CONDITIONING:
+            panel["bounds"] = {one.measured: one.bound for one in COMPARED if {one.measured, one.bound} <= set(names)}
+            drawn = [name for name in panel["names"] if name not in panel["bounds"].values()]
+            panel["names"] = list(dict.fromkeys([*(name for name in _CONDITIONING if name in names), *drawn]))
+    return made
 
 
 def meanings(names: Iterable[str]) -> dict[str, str]:

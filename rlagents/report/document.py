@@ -17,16 +17,31 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from rlagents.report import configs
+from rlagents.report.correlation import correlation
 from rlagents.report.cost import seconds_by_phase
 from rlagents.report.curves import WARM_UP, bin_width, curves, evaluation_curves, meanings, panels
 from rlagents.report.pages import Pages, fitting_pages
+from rlagents.report.propositions import propositions
 from rlagents.report.reading import HELD_OUT, Run
 
 MARK = "<!-- rlagents report -->"
 """Begins every report, so that nothing else is taken for one."""
 
 STYLES = ("colours", "layout", "table", "chart", "conversation", "tokens", "glance")
-SCRIPTS = ("dom", "scroll", "numbers", "data", "route", "chart", "curves", "cost", "alarms", "config", "search")
+SCRIPTS = (
+    "dom",
+    "scroll",
+    "numbers",
+    "data",
+    "route",
+    "chart",
+    "curves",
+    "analysis",
+    "cost",
+    "alarms",
+    "config",
+    "search",
+)
 SCRIPTS += ("groups", "tokens", "conversation", "glance", "trajectory", "task", "keyboard", "main")
 
 
@@ -112,6 +127,8 @@ def _index(runs: Sequence[Run], pages: Pages, total: int) -> dict[str, Any]:
                 "config": config,
                 "curves": of_run,
                 "seconds": seconds_by_phase(run),
+                "entropy_reward": correlation(run.metrics, "entropy", "reward"),
+                "propositions": propositions(run.metrics),
                 "steps": run.metrics[-1]["step"] + 1,
                 "planned": _planned(run),
                 "alarms": [_alarm(row) for row in run.alarms],

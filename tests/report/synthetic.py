@@ -45,6 +45,16 @@ def metrics_row(step, level, draw):
     }
 
 
+def conditioned_row(step, draw):
+    """What RC-GRPO's steps say besides, and not all of them."""
+    low, high = float(draw.uniform(0, 0.3)), float(draw.uniform(0.5, 0.9))
+    bound = 0.25 * (high - low) ** 2
+    row = {"reward_low": low, "reward_high": high, "reward_gap": high - low, "advantage_spread": 2.0}
+    row |= {"zero_variance_groups": 0.3, "identical_groups": 0.2, "peaked_groups": step % 3, "mixed_groups": 4}
+    row |= {"mixed_variance": bound + float(draw.normal(0.02, 0.02)), "mixed_variance_bound": bound}
+    return row | ({"peaked_identical": 0.8, "peaked_identical_bound": 0.6} if step % 3 else {})
+
+
 def member_and_tokens(number, draw, *, turns=3, tokens_a_turn=20, good=None, hostile=False):
     good = bool(draw.random() < 0.5) if good is None else good
     messages, pieces, kinds, turn_of = [{"role": "system", "content": MANUAL}], [], [], []
@@ -105,7 +115,19 @@ def group(step, stream, task, draw, *, members=4, held_out=False, **options):
     return group_line(step, summaries, None if held_out else [tokens for _, tokens in made])
 
 
-def write_run(folder, *, seed=0, level=0.6, steps=40, groups=1, changes=None, alarms=True, hostile=True, **options):
+def write_run(
+    folder,
+    *,
+    seed=0,
+    level=0.6,
+    steps=40,
+    groups=1,
+    changes=None,
+    alarms=True,
+    hostile=True,
+    conditioned=False,
+    **options,
+):
     """A folder as a run leaves it: ``groups`` logged a step, the first member of the first hostile."""
     draw = np.random.default_rng(seed)
     folder.mkdir(parents=True)
@@ -116,7 +138,7 @@ def write_run(folder, *, seed=0, level=0.6, steps=40, groups=1, changes=None, al
     (folder / "config.json").write_text(json.dumps(config))
     with JsonLines(folder / "metrics.jsonl") as lines:
         for step in range(steps):
-            lines.write(metrics_row(step, level, draw))
+            lines.write(metrics_row(step, level, draw) | (conditioned_row(step, draw) if conditioned else {}))
     with JsonLines(folder / "warm_up.jsonl") as lines:
         for step in range(20):
             lines.write({"step": step, "loss": 3.0 * math.exp(-step / 8), "seconds": 0.5})
@@ -131,6 +153,7 @@ def write_run(folder, *, seed=0, level=0.6, steps=40, groups=1, changes=None, al
         for step in (0, steps // 2, steps):
             since = 10.0 + 8.0 * step + 20.0 * (step > 0)
             values = {"success": level * step / steps, "success/level 1": 0.9, "tasks": 4, "tasks_skipped": 0}
+            values |= {"success_low": 0.7 * values["success"], "success_high": min(1.0, 1.3 * values["success"] + 0.1)}
             lines.write({"step": step, **values, "seconds": 12.0, "seconds_since_start": since + 30.0})
             for task in range(4):
                 conversations.write(group(step, task, f"held-out-{task}", draw, members=2, held_out=True))
@@ -150,6 +173,7 @@ def main():
     for seed in range(3):
         write_run(root / f"grpo-seed{seed}", seed=seed, alarms=seed == 0)
     write_run(root / "wide", seed=0, level=0.75, changes={"method.clip_low": 0.3}, alarms=False)
+    write_run(root / "asked", seed=0, changes={"method.goals": 0.5}, alarms=False, conditioned=True)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ def test_charts_come_into_being_when_they_are_looked_at(page):
     page.until(f"{drawn} > 0")
     assert page.value(drawn) < page.value("document.querySelectorAll('.chart').length")
     page.value("scrollTo(0, document.body.scrollHeight)")
-    page.until("document.querySelector('.panel:last-child .chart:last-child svg')")
+    page.until("[...document.querySelectorAll('.chart')].pop().querySelector('svg')")
 
 
 def test_a_trajectory_is_opened_from_the_table_and_a_token_told_under_the_pointer(page):

@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlagents.metrics import JsonLines
-from rlagents.metrics.names import ALARMS, EVALUATION, ROLLOUT, STAGES, STEP
+from rlagents.metrics.names import ALARMS, CONDITIONS, EVALUATION, ROLLOUT, STAGES, STEP
 from rlagents.report import configs
-from rlagents.report.curves import MOST_POINTS, bin_width, curves, evaluation_curves, meanings, panels
+from rlagents.report.curves import CONDITIONING, MOST_POINTS, bin_width, curves, evaluation_curves, meanings, panels
 from rlagents.report.pages import Pages
 from rlagents.report.reading import read_run
 from rlagents.trajectory_lines import group_line
 from tests.report.reading import report
 from tests.report.synthetic import HOSTILE_TOOL, HOSTILE_TURN, group, member_and_tokens, write_run
 
-TITLES = {"Reward and success", "Learning", "Alarms", "Rollout", "Cost"}
+TITLES = {"Reward and success", "Learning", CONDITIONING, "Alarms", "Rollout", "Cost"}
 
 
 @pytest.fixture(scope="module")
@@ -215,32 +215,48 @@ def test_a_long_run_is_thinned_and_says_so():
     assert curves(rows[5:6], 1)["x"] == {"x": [5], "y": [None]}
 
 
-def test_success_has_its_interval_as_a_band():
-    rows = [
-        {"step": step, "success": 0.5, "success/easy": 1.0, "success_low": 0.4, "success_high": 0.6}
-        | {"success_low/easy": 0.8, "success_high/easy": 1.0}
-        | ({"success_low/new": 0.1} if step else {})
-        for step in (0, 10)
-    ]
-    found = evaluation_curves(rows)
-    assert found.keys() == {"success", "success/easy"}
-    assert found["success"] == {"x": [0, 10], "y": [0.5, 0.5], "low": [0.4, 0.4], "high": [0.6, 0.6]}
-    assert found["success/easy"]["low"] == [0.8, 0.8]
-
-
 def test_every_known_metric_has_its_panel_and_its_meaning():
     """Those of stages are the method's own."""
-    of_all = [
-        entry.name.replace("<", "").replace(">", "") for part in (STEP, ROLLOUT, ALARMS, EVALUATION) for entry in part
-    ]
+    parts = (STEP, ROLLOUT, CONDITIONS, ALARMS, EVALUATION)
+    of_all = [entry.name.replace("<", "").replace(">", "") for part in parts for entry in part]
     of_all.remove("seconds_since_start")
-    of_all = [name for name in of_all if not name.startswith(("success_low", "success_high"))]  # bands of success
     of_stages = [f"inner/{entry.name}" for entry in STAGES] + ["kl"]
-    known = {name for panel in panels(of_all) for name in panel["names"] if panel["title"] in TITLES}
+    found = [panel for panel in panels(of_all) if panel["title"] in TITLES]
+    known = {name for panel in found for name in [*panel["names"], *panel["bounds"].values()]}
     assert known == set(of_all)
     assert [panel["title"] for panel in panels(of_stages)] == ["Method", "inner"]
     assert meanings([*of_all, *of_stages, "new"]).keys() == {*of_all, *of_stages}
     assert meanings(["seconds/update"])["seconds/update"].startswith("s, in a phase")
+
+
+def test_a_run_that_asks_for_rewards_has_a_panel_of_what_that_did():
+    names = ["entropy", "kl", "reward_std", "mixed_variance", "mixed_variance_bound", "peaked_identical", "reward_gap"]
+    found = {panel["title"]: panel for panel in panels(names)}
+    assert found[CONDITIONING] == {
+        "title": CONDITIONING,
+        "names": ["reward_gap", "reward_std", "entropy", "peaked_identical", "mixed_variance"],
+        "bounds": {"mixed_variance": "mixed_variance_bound"},
+    }
+    assert found["Learning"]["names"] == ["entropy"]
+    assert found["Method"]["names"] == ["kl", "reward_std"]
+    assert [panel["title"] for panel in panels(["entropy", "kl", "reward_std"])] == ["Learning", "Method"]
+
+
+def test_the_interval_of_a_success_is_the_band_of_its_curve():
+    rows = [
+        {"step": step, "success": 0.5, "success_low": 0.4, "success_high": step / 9}
+        | {"success/b": 1.0, "success_low/b": 0.75, "success_high/b": 1.0}
+        for step in (6, 9)
+    ]
+    found = evaluation_curves(rows)
+    assert found == {
+        "success": {"x": [6, 9], "y": [0.5, 0.5], "low": [0.4, 0.4], "high": [0.666667, 1.0]},
+        "success/b": {"x": [6, 9], "y": [1.0, 1.0], "low": [0.75, 0.75], "high": [1.0, 1.0]},
+    }
+    # An evaluation without one: they are curves of their own, and none is drawn where it was not.
+    found = evaluation_curves([*rows, {"step": 12, "success": 0.5}])
+    assert "low" not in found["success"]
+    assert found["success_low"]["x"] == [6, 9]
 
 
 def test_runs_without_a_config_stand_alone():

@@ -17,7 +17,8 @@ const inSight = "IntersectionObserver" in window
 function chart(title, series, marks) {
   const readout = h("span", { class: "readout" });
   const [name, meaning] = named(title);
-  const figure = h("figure", { class: "chart", "data-name": title }, h("figcaption", null, name, readout), meaning);
+  const figure = h("figure", { class: "chart", "data-name": title }, h("figcaption", null, name,
+    series.some(({ word }) => word) ? h("small", null, "dashed: its bound") : null, readout), meaning);
   figure.draw = () => {
     const drawn = draw(title, series, marks || [], readout);
     figure.append(drawn);
@@ -79,7 +80,7 @@ function draw(title, series, marks, readout) {
     ...ticks(x0, x1, 5).filter((tick) => x1 - x0 < 3 || Number.isInteger(tick)).map((tick) =>
       svg("text", { class: "tick", x: across(tick), y: height - 8, "text-anchor": "middle" }, number(tick))),
   ];
-  const lines = series.map((one) => svg("g", { class: `series c${one.colour % 8} d${Math.floor(one.colour / 8) % 3}` },
+  const lines = series.map((one) => svg("g", { class: `series c${one.colour % 8} d${one.word ? 1 : Math.floor(one.colour / 8) % 3}` },
     one.low ? svg("path", { class: "band", d: bandPath(one, across, up) }) : null,
     svg("path", { class: "line", d: linePath(one, across, up) }),
     one.x.length <= 12 ? one.x.map((x, i) => one.y[i] === null ? null
@@ -156,7 +157,7 @@ function valuesAt(step, series) {
     if (i < 0) return null;
     const range = one.low && one.low[i] !== null && one.low[i] !== one.high[i]
       ? ` (${number(one.low[i])} to ${number(one.high[i])})` : "";
-    return h("span", { class: `value c${one.colour % 8}` }, number(one.y[i]), range);
+    return h("span", { class: `value c${one.colour % 8}` }, one.word, number(one.y[i]), range);
   });
   return [h("span", null, `step ${number(step)}`), ...found.filter(Boolean)];
 }

@@ -16,6 +16,13 @@ function seriesOf(name, seeds) {
   return found;
 }
 
+// A metric with what bounds it, as dashed lines of the same colour in the same chart.
+function withBound(name, bound) {
+  const measured = seriesOf(name, settings.seeds);
+  return bound === undefined ? measured : [...measured,
+    ...seriesOf(bound, settings.seeds).map((one) => ({ ...one, label: `${one.label}, bound`, word: "bound ", low: undefined }))];
+}
+
 function mean(curves) {
   const at = new Map();
   for (const { x, y } of curves)
@@ -66,11 +73,12 @@ function curvesView() {
   const drawPanels = () => {
     const wanted = settings.filter.toLowerCase();
     const marks = alarmMarks();
-    panels.replaceChildren(...INDEX.panels.map(({ title, names }) => {
+    panels.replaceChildren(...INDEX.panels.map(({ title, names, bounds }) => {
       const shown = names.filter((name) => name.toLowerCase().includes(wanted));
       return shown.length ? h("section", { class: "panel" }, h("h2", null, title),
-        h("div", { class: "charts" }, shown.map((name) => chart(name, seriesOf(name, settings.seeds), marks)))) : "";
-    }));
+        h("div", { class: "charts" }, shown.map((name) => chart(name, withBound(name, own(bounds, name)), marks))),
+        Object.keys(bounds).some((name) => shown.includes(name)) ? propositionsTable() : null) : "";
+    }), "entropy reward correlation".includes(wanted) && entropyReward() || "");
   };
   const several = INDEX.sets.some(({ runs }) => runs.length > 1);
   const filter = h("input", {

@@ -102,7 +102,7 @@ function turnLine({ turn, text, answers }, one, tokens, scale, conversation) {
     answers.length ? h("span", { class: "came" }, "→ ", h("span", { class: "begins", dir: "auto" }, answers[0] || "(nothing)"),
       answers.length > 1 ? ` and ${number(answers.length - 1)} more` : null) : null,
     h("span", { class: "marks" }, turnMarks(one, turn),
-      learned && learned.many ? h("span", null, `advantage ${signed(learned.mean)}, ×${number(learned.ratio)}`) : null),
+      learned ? h("span", null, learned.many ? `advantage ${signed(learned.mean)}, ×${number(learned.ratio)}` : "not trained") : null),
   ], go, { class: "line" });
 }
 
