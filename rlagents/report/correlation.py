@@ -14,8 +14,8 @@ def correlation(rows: Iterable[Mapping[str, Any]], one: str, other: str) -> dict
 
     A correlation is None where one of the metrics never changes.
     """
-    pairs = [(row.get(one), row.get(other)) for row in rows]
-    found = [(float(x), float(y)) for x, y in pairs if _finite(x) and _finite(y)]
+    pairs = [(_finite(row.get(one)), _finite(row.get(other))) for row in rows]
+    found = [(x, y) for x, y in pairs if x is not None and y is not None]
     if len(found) < FEWEST:
         return None
     x, y = zip(*found)
@@ -62,8 +62,8 @@ def _centred(values: Sequence[float]) -> tuple[list[float], float]:
     return centred, math.hypot(*centred)
 
 
-def _finite(value: Any) -> bool:
-    return isinstance(value, (int, float)) and math.isfinite(value)
+def _finite(value: Any) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
 def _short(value: float | None) -> float | None:

@@ -149,6 +149,7 @@ def _index(runs: Sequence[Run], pages: Pages, total: int) -> dict[str, Any]:
         "tasks": pages.tasks,
         "pages": {"texts": len(pages.texts), "tokens": len(pages.tokens)},
         "held_out": HELD_OUT,
+        "warm_up": WARM_UP,
     }
 
 

@@ -34,19 +34,23 @@ def propositions(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """
     rows, found = list(rows), []
     for title, measured, bound, groups in COMPARED:
-        said = [tuple(_number(row.get(name)) for name in (measured, bound, groups)) for row in rows]
-        steps = [(one, other, many) for one, other, many in said if None not in (one, other, many) and many]
+        said = [[_number(row.get(name)) for name in (measured, bound, groups)] for row in rows]
+        steps = [step for found_there in said if (step := _step(*found_there)) is not None]
         if not steps:
             continue
-        whole = math.fsum(many for _, _, many in steps)
+        whole, n = math.fsum(many for _, _, many in steps), len(steps)
         means = [math.fsum(step[at] * (step[2] / whole) for step in steps) for at in (0, 1)]
-        margin, n = means[0] - means[1], len(steps)
+        margin = means[0] - means[1]
         squares = math.fsum(((one - other - margin) * (many / whole)) ** 2 for one, other, many in steps)
         error = math.sqrt(n / (n - 1) * squares) if n > 1 else None
         row = {"measured": means[0], "bound": means[1], "margin": margin, "error": error}
         numbers = {name: value if value is None else float(f"{value:.6g}") for name, value in row.items()}
         found.append({"title": title, **numbers, "steps": n, "groups": int(whole)})
     return found
+
+
+def _step(measured: float | None, bound: float | None, groups: float | None) -> tuple[float, float, float] | None:
+    return (measured, bound, groups) if measured is not None and bound is not None and groups else None
 
 
 def _number(value: Any) -> float | None:

@@ -155,6 +155,10 @@ def test_a_mark_of_an_alarm_says_which_run_raised_it(opened, tmp_path):
         "seed1: entropy_collapsed at step 9",
         "seed1: kl_exploded at step 20",
     ]
+    # Steps of the warm-up are counted anew.
+    page.place('.chart[data-name="warm-up/loss"]')
+    page.until("document.querySelector('.chart[data-name=\"warm-up/loss\"] path.line')")
+    assert page.value("document.querySelectorAll('.chart[data-name=\"warm-up/loss\"] .mark').length") == 0
     # By keys, as by touch: what is at the cursor is told in words.
     page.value(f"document.querySelector('{chart} svg').focus()")
     page.press(*["ArrowLeft"] * 9)

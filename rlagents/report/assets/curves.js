@@ -76,7 +76,9 @@ function curvesView() {
     panels.replaceChildren(...INDEX.panels.map(({ title, names, bounds }) => {
       const shown = names.filter((name) => name.toLowerCase().includes(wanted));
       return shown.length ? h("section", { class: "panel" }, h("h2", null, title),
-        h("div", { class: "charts" }, shown.map((name) => chart(name, withBound(name, own(bounds, name)), marks))),
+        h("div", { class: "charts" }, shown.map((name) => chart(name, withBound(name, own(bounds, name)),
+          // Steps of the warm-up are others than those that an alarm counts.
+          name.startsWith(INDEX.warm_up) ? [] : marks))),
         Object.keys(bounds).some((name) => shown.includes(name)) ? propositionsTable() : null) : "";
     }), "entropy reward correlation".includes(wanted) && entropyReward() || "");
   };
