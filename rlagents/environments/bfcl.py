@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from rlagents.environments.bfcl_actions import ActionRule, each_exists
 from rlagents.environments.bfcl_backends import Execution, official_tools
+from rlagents.environments.bfcl_failures import cause_facts, cause_of
 from rlagents.environments.bfcl_scoring import (
     EpisodeRecord,
     TurnRecord,
@@ -100,7 +101,7 @@ class BfclEnvironment:
 
     def score(self, task: Task, transcripts: Sequence[Transcript]) -> list[Outcome]:
         """R (see ``bfcl_scoring``) per member; named: state, action, finished, official, calls, failed_calls,
-        disagrees (1 where R and the benchmark's own verdict differ)."""
+        disagrees (1 where R and the benchmark's own verdict differ), failed/<cause> (see ``bfcl_failures``)."""
         scenario = self.asked(task)
         return [self._outcome(scenario, transcript) for transcript in transcripts]
 
@@ -118,7 +119,8 @@ class BfclEnvironment:
             "failed_calls": float(record.num_failed_calls),
         }
         reward = named["state"] * named["action"] * named["finished"]
-        return Outcome(reward, named=named | {"disagrees": float(reward != named["official"])})
+        causes = cause_facts(cause_of(record, scenario.truth, self.action_rule))
+        return Outcome(reward, named=named | {"disagrees": float(reward != named["official"])} | causes)
 
     def expert(self, task: Task) -> list[list[str]]:
         """Assistant texts that solve the task, user turn by user turn: one call per text, then the closing words.
@@ -146,6 +148,8 @@ class BfclEpisode:
         self._tools = environment.callable_tools(scenario)
         self._turns: list[TurnRecord] = []
         self._calls: list[ParsedCall] = []
+        self._refused: list[tuple[int, str]] = []
+        self._garbled = False
         self._steps = 0
         self._results: Counter[str] = Counter()
         self._num_calls = 0
@@ -168,6 +172,7 @@ class BfclEpisode:
             if executed.done or not closed:
                 return executed
             facts = executed.turn
+        self._garbled = facts.void
         return Observation(self._end_turn(), self._over, facts)
 
     def _until_closed(self, calls: Calls) -> tuple[Calls, bool]:
@@ -194,6 +199,8 @@ class BfclEpisode:
             successes += not execution.failed
             if isinstance(call, ParsedCall):
                 self._calls.append(call)
+            else:
+                self._refused.append((len(self._calls), call.name))
             content = self._cut(self._environment.show(call, execution))
             messages.append({"role": "tool", "name": call.name, "content": content})
         self._num_calls += len(calls)
@@ -219,10 +226,12 @@ class BfclEpisode:
                 steps=self._steps,
                 state_matches=state_equals(self._world, self._truth.states[turn]),
                 results_match=self._truth.results[turn] <= self._results,
+                refused=tuple(self._refused),
+                garbled=self._garbled,
             )
         )
-        self._calls = []
-        self._steps = 0
+        self._calls, self._refused = [], []
+        self._steps, self._garbled = 0, False
 
     def finish(self) -> EpisodeRecord:
         """What the trajectory came to so far; an episode that did not reach its end is not ``finished``."""

@@ -33,12 +33,23 @@ _KEPT_REPLAYS = 512
 
 @dataclass(frozen=True)
 class TurnRecord:
-    """What one user turn came to. ``steps`` counts the assistant turns in it that made calls."""
+    """What one user turn came to.
+
+    Attributes:
+      calls: those that could be bound, in order.
+      steps: assistant turns in it that made calls.
+      state_matches: whether the state after it is that of the truth.
+      results_match: whether every result of the truth was got.
+      refused: (number of ``calls`` made before it, name) of each call that could not be bound.
+      garbled: whether it was ended by a text that tried to be a call and was none, or by nothing at all.
+    """
 
     calls: tuple[ParsedCall, ...]
     steps: int
     state_matches: bool
     results_match: bool
+    refused: tuple[tuple[int, str], ...] = ()
+    garbled: bool = False
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import pytest
 
 from rlagents.environments.bfcl import REVEAL, BfclEnvironment
 from rlagents.environments.bfcl_backends import official_tools
+from rlagents.environments.bfcl_failures import cause_facts
 from rlagents.environments.bfcl_scoring import EpisodeRecord
 from rlagents.environments.bfcl_tasks import Scenario, official_tasks, scenario_of
 from rlagents.facts import Task, Transcript, TurnFacts
@@ -49,6 +50,7 @@ def test_a_user_turn_lasts_until_words_without_a_call():
         "calls": 4.0,
         "failed_calls": 2.0,
         "disagrees": 0.0,
+        **cause_facts(None),
     }
     with pytest.raises(RuntimeError, match="over"):
         episode.step("[ls()]")
