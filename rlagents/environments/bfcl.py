@@ -149,7 +149,6 @@ class BfclEpisode:
         self._turns: list[TurnRecord] = []
         self._calls: list[ParsedCall] = []
         self._refused: list[tuple[int, str]] = []
-        self._garbled = False
         self._steps = 0
         self._results: Counter[str] = Counter()
         self._num_calls = 0
@@ -172,8 +171,7 @@ class BfclEpisode:
             if executed.done or not closed:
                 return executed
             facts = executed.turn
-        self._garbled = facts.void
-        return Observation(self._end_turn(), self._over, facts)
+        return Observation(self._end_turn(garbled=facts.void), self._over, facts)
 
     def _until_closed(self, calls: Calls) -> tuple[Calls, bool]:
         """Calls before the one that ends the user turn, and whether there is one; what follows is not carried out."""
@@ -183,9 +181,9 @@ class BfclEpisode:
                 return calls[:place], True
         return calls, False
 
-    def _end_turn(self) -> list[Message]:
+    def _end_turn(self, *, garbled: bool) -> list[Message]:
         """What the user says next; nothing where that was all."""
-        self._close_turn()
+        self._close_turn(garbled)
         turn = len(self._turns)
         self._over = self._finished = turn == len(self._scenario.user_turns)
         return [] if self._over else [self._environment.user_message(self._scenario, turn)]
@@ -218,7 +216,7 @@ class BfclEpisode:
         # What a tool returns may not be encodable, and every message must be.
         return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
-    def _close_turn(self) -> None:
+    def _close_turn(self, garbled: bool = False) -> None:
         turn = len(self._turns)
         self._turns.append(
             TurnRecord(
@@ -227,11 +225,11 @@ class BfclEpisode:
                 state_matches=state_equals(self._world, self._truth.states[turn]),
                 results_match=self._truth.results[turn] <= self._results,
                 refused=tuple(self._refused),
-                garbled=self._garbled,
+                garbled=garbled,
             )
         )
         self._calls, self._refused = [], []
-        self._steps, self._garbled = 0, False
+        self._steps = 0
 
     def finish(self) -> EpisodeRecord:
         """What the trajectory came to so far; an episode that did not reach its end is not ``finished``."""

@@ -70,7 +70,7 @@ def _why_missing(record: EpisodeRecord, truth: Truth, action_rule: ActionRule, c
 
 
 def _first_missing(truth: Truth, action_rule: ActionRule, calls: list[ParsedCall]) -> tuple[int, int] | None:
-    """User turn and place in it of a*; None where a rule of another kind refuses the whole, and no part up to a call."""
+    """User turn and place in it of a*; None where a rule of another kind refuses the whole, and no part of it."""
     places = ((turn, place) for turn, wanted in enumerate(truth) for place in range(len(wanted)))
     return next(
         ((turn, place) for turn, place in places if not action_rule(calls, [*truth[:turn], truth[turn][: place + 1]])),

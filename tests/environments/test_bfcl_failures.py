@@ -78,6 +78,7 @@ ENDS = [
     (["ok", LS, "ok"], "premature_end"),
     (["[ls()]", "ok", LS, "ok"], "premature_end"),  # asked for later: not in its place
     (["[pwd()]", MKDIR, "ok", "ok"], "premature_end"),  # looked up in another turn
+    (["[ls(1, 2, 3)]", MKDIR, "ok", "ok"], "premature_end"),
     ([MKDIR, "[touch('b')]", "ok", LS, "ok"], "spoiled_state"),
     (["[touch('b')]", "ok", "[ls()]", "ok"], "wrong_tool"),  # the first that is missing decides
 ]
