@@ -83,14 +83,20 @@ def write_demonstrations(
     if not splits or not all(splits.values()):
         sizes = {split: len(rows) for split, rows in splits.items()}
         raise ValueError(f"the dataset {name!r} has splits {sizes}; give at least one, and none that is empty.")
-    written = Path(folder) / DATASET / name / VERSION
-    if written.exists():
-        raise ValueError(f"{written} is there already; give another folder, or remove it first.")
+    written = check_unwritten(folder, name)
     encoded = {split: [_encodable(row) for row in rows] for split, rows in splits.items()}
     builder = _builder(name, encoded, description, str(folder))
     # It downloads nothing, but makes a folder for it; and what it says of its progress is of no use.
     with tempfile.TemporaryDirectory() as nothing, contextlib.redirect_stdout(io.StringIO()):
         builder.download_and_prepare(download_dir=nothing)
+    return written
+
+
+def check_unwritten(folder: str | os.PathLike[str], name: str) -> Path:
+    """Where the dataset ``demonstrations/NAME`` is to be. Raises ValueError if something is there already."""
+    written = Path(folder) / DATASET / name / VERSION
+    if written.exists():
+        raise ValueError(f"{written} is there already; give another folder, or remove it first.")
     return written
 
 
@@ -136,6 +142,7 @@ def _row(stored: Mapping[str, Any]) -> DemonstrationRow:
 def _builder(name: str, splits: Mapping[str, Sequence[Mapping[str, Any]]], description: str, folder: str) -> Any:
     """A TFDS builder of these rows. Its class is made when it is needed, as its base class is."""
     tfds = _library("tensorflow_datasets")
+    tfds.disable_progress_bar()
 
     # Unregistered: nobody is to find by its name what holds these rows alone.
     with tfds.core.registered.skip_registration():
