@@ -9,10 +9,10 @@ import pytest
 
 from experiments.quickstart import procedural
 from rlagents.data.demonstrations import read_demonstrations, write_demonstrations
-from rlagents.demonstration_rows import balanced, expert_rows, rctp_rows, scripted_rows, sft_rows
 from rlagents.environments.bfcl_procedural import TRAIN, ProceduralTasks
 from rlagents.environments.bfcl_turns import MergedTurns
 from rlagents.experiment_checks import check_demonstrations
+from rlagents.imitation_rows import balanced, expert_rows, rctp_rows, scripted_rows, sft_rows
 from rlagents.recorded import Recorded, demonstrated
 from rlagents.rollouts.conditions import HIGH, LOW, goal_messages
 from rlagents.sharding import single_device_mesh

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from absl import app, flags, logging
 
-from rlagents import demonstration_rows
+from rlagents import imitation_rows
 from rlagents.command_line import CONFIG, WORKDIR, check_words, parse_flags, read_options
 from rlagents.compilation import programs_kept_by
 from rlagents.data.demonstrations import DemonstrationRow, check_unwritten, write_demonstrations
@@ -84,13 +84,13 @@ def collected(
     rctp: dict[str, list[DemonstrationRow]] = {}
     sft: dict[str, list[DemonstrationRow]] = {}
     tasks = {task.id: task for task in (*split.train, *split.test)}
-    failed = demonstration_rows.policy_rows(groups, environment, tasks, official_category)
+    failed = imitation_rows.policy_rows(groups, environment, tasks, official_category)
     for side, of_side in (("train", split.train), ("test", split.test)):
-        experts = demonstration_rows.expert_rows(environment, of_side, official_category)
-        scripted = demonstration_rows.scripted_rows(environment, of_side, official_category, seed=seed)
-        failures = demonstration_rows.balanced(experts, failed, seed=seed, fill=scripted)
-        rctp[side] = demonstration_rows.rctp_rows(experts, failures, seed=seed)
-        sft[side] = demonstration_rows.sft_rows(experts, seed=seed)
+        experts = imitation_rows.expert_rows(environment, of_side, official_category)
+        scripted = imitation_rows.scripted_rows(environment, of_side, official_category, seed=seed)
+        failures = imitation_rows.balanced(experts, failed, seed=seed, fill=scripted)
+        rctp[side] = imitation_rows.rctp_rows(experts, failures, seed=seed)
+        sft[side] = imitation_rows.sft_rows(experts, seed=seed)
     return dict(zip(SETS, (rctp, sft), strict=True))
 
 
@@ -110,7 +110,8 @@ def sampled(
     """Rollouts as an evaluation makes them, of these tasks instead of the held-out ones."""
     with config.unlocked():
         config.evaluation.num_tasks, config.evaluation.samples_per_task = len(tasks), SAMPLES.value
-    machinery = assemble(config, dataclasses.replace(experiment, held_out=tasks), trains=False)
+    asked = dataclasses.replace(experiment, held_out=tasks, category=official_category)
+    machinery = assemble(config, asked, trains=False)
     with contextlib.closing(machinery), programs_kept_by(config, workdir):
         params, step = trained_params(machinery, workdir, STEP.value)
         evaluation = machinery.evaluate(machinery.make_sampler(params, version=step))

@@ -125,10 +125,18 @@ def test_texts_that_do_not_fit_the_task_are_refused():
 
 
 def test_a_conversation_that_breaks_off_is_played_as_truncated():
-    played = play(OFFICIAL, file_task(), ["[mkdir('a')]"])
+    class Seeing(BfclEnvironment):
+        def score(self, task, transcripts):
+            seen.extend(transcripts)
+            return super().score(task, transcripts)
+
+    seen = []
+    played = play(Seeing(), file_task(), ["[mkdir('a')]"])
     assert (played.ends, played.outcome.reward) == (False, 0.0)
     roles = [message["role"] for message in played.messages]
     assert roles == ["system", "user", "assistant", "tool"]
-    whole = play(OFFICIAL, file_task(), ["[mkdir('a')]", "ok", "[ls()]", "ok"])
+    whole = play(Seeing(), file_task(), ["[mkdir('a')]", "ok", "[ls()]", "ok"])
     assert (whole.ends, whole.outcome.reward) == (True, 1.0)
     assert [message["content"] for message in whole.messages if message["role"] == "user"] == ["request 0", "request 1"]
+    assert [(one.truncated, len(one.turns)) for one in seen] == [(True, 1), (False, 4)]
+    assert [one.messages for one in seen] == [played.messages, whole.messages]

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlagents.data.demonstrations import EXPERT, POLICY, SCRIPTED, DemonstrationRow
-from rlagents.demonstration_rows import balanced, expert_rows, policy_rows, rctp_rows, scripted_rows, sft_rows
 from rlagents.environments.bfcl import BfclEnvironment
 from rlagents.environments.bfcl_failures import cause_in
 from rlagents.environments.bfcl_procedural import TRAIN, ProceduralTasks, procedural_environment
 from rlagents.environments.bfcl_tasks import CATEGORIES, official_tasks, scenario_of
 from rlagents.environments.replay import play
 from rlagents.facts import Task
+from rlagents.imitation_rows import balanced, expert_rows, policy_rows, rctp_rows, scripted_rows, sft_rows
 from rlagents.rollouts.chat import Chat
 from rlagents.rollouts.conditions import HIGH, LOW
 from rlagents.rollouts.driver import StreamTask, rollout
