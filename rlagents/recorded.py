@@ -6,6 +6,7 @@
 Each row is a task of its own, so one task may be shown twice, solved with the high reward and failed with the low one.
 """
 
+import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +16,10 @@ from rlagents.data.streams import PromptStream
 from rlagents.environments.base import Environment
 from rlagents.environments.replay import play
 from rlagents.facts import Task
+from rlagents.rollouts.chat import Chat
+from rlagents.rollouts.conditions import ConditionMessages
 from rlagents.rollouts.episodes import ENVIRONMENT_ERRORS
-from rlagents.rollouts.experts import Demonstration
+from rlagents.rollouts.experts import Demonstration, expert_trajectory
 
 _SHOWN = "demonstration"
 """Key of a task's payload."""
@@ -71,6 +74,31 @@ class Recorded:
         if not self.rows:
             raise ValueError("there are no recorded demonstrations; give at least one row.")
         return [self._replayed(number, row) for number, row in enumerate(self.rows)]
+
+    def fitting(
+        self, chat: Chat, shown: ConditionMessages, *, max_prompt_tokens: int, max_response_tokens: int
+    ) -> "Recorded":
+        """Those rows that are no longer than a warm-up's buckets hold, in their order; ``len`` tells how many are left.
+
+        Args:
+          chat: tokenizer and template.
+          shown: opening messages of a demonstration's condition.
+          max_prompt_tokens: tokens of the opening.
+          max_response_tokens: tokens of all that follows it, the environment's included.
+
+        Raises ValueError if no row is left, and as :meth:`stream` and ``expert_trajectory`` do.
+        """
+        rows = []
+        for row, task in zip(self.rows, self.replayed, strict=True):
+            trace = expert_trajectory(self.environment, chat, task, demonstrated(task, 0), stream=0, shown=shown)
+            if len(trace.prompt_ids) <= max_prompt_tokens and len(trace.token_ids) <= max_response_tokens:
+                rows.append(row)
+        if not rows:
+            raise ValueError(
+                f"none of {len(self)} recorded demonstrations has a prompt of {max_prompt_tokens} tokens or less and "
+                f"{max_response_tokens} or less after it; give the warm-up longer buckets."
+            )
+        return dataclasses.replace(self, rows=rows)
 
     def _replayed(self, number: int, row: DemonstrationRow) -> Task:
         task = self.tasks.get(row.task_id)

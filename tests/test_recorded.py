@@ -99,6 +99,24 @@ def test_a_stream_is_the_dataset_again_and_again(plain, folder):
     assert experiment.supervised_stream(3).take(1)[0][1].id == ids[3]
 
 
+def test_rows_that_are_too_long_for_the_buckets_are_left_out(plain, folder):
+    rows, experiment = taught(plain, folder, "rctp")
+    recorded, shown = Recorded(rows, TASKS_BY_ID, plain.environment), experiment.demonstrated_messages
+    traces = Traces(experiment, len(rows))
+    sizes = [
+        (len(one.prompt_ids), len(one.token_ids)) for one in (traces.shown(index, 0) for index in range(len(rows)))
+    ]
+    prompt, response = (sorted(lengths)[len(rows) // 2] for lengths in zip(*sizes))
+    for limits in ((prompt, 10_000), (10_000, response), (prompt, response), (10_000, 10_000)):
+        left = recorded.fitting(experiment.chat, shown, max_prompt_tokens=limits[0], max_response_tokens=limits[1])
+        assert list(left.rows) == [
+            row for row, size in zip(rows, sizes) if size[0] <= limits[0] and size[1] <= limits[1]
+        ]
+        assert [task.payload["demonstration"].texts for task in left.replayed] == [row.texts for row in left.rows]
+    with pytest.raises(ValueError, match="none of 16 recorded demonstrations has a prompt of 3 tokens or less"):
+        recorded.fitting(experiment.chat, shown, max_prompt_tokens=3, max_response_tokens=10_000)
+
+
 def test_rows_of_another_environment_are_refused(plain, folder):
     rows = read_demonstrations(folder, "rctp", "train")
     merged = dataclasses.replace(plain.environment, turns=MergedTurns())
