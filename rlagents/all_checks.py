@@ -74,7 +74,7 @@ def check_experiment(config: Config, experiment: Experiment, *, trains: bool) ->
         "kv_heads": decoder.num_kv_heads,
         "embed": decoder.embed_dim,
         "mlp": decoder.mlp_dim,
-        "vocab": decoder.vocab_size,
+        "vocab": decoder.vocab_rows,
     }
     problems.ask(sharding.check_sizes, sizes, mesh)
     longest = max(config.limits.max_prompt_tokens, config.evaluation.limits.max_prompt_tokens)

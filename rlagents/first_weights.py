@@ -19,6 +19,7 @@ from rlagents.checkpoints import CheckpointError, CheckpointOptions, Checkpoints
 from rlagents.experiment import Config
 from rlagents.machinery import Machinery, RandomParams, abstract_params
 from rlagents.metrics.lines import files_of, read_lines
+from rlagents.models.vocabulary import GrownParams
 from rlagents.types import Params
 from rlagents.versions import code_versions, version_differences
 from rlagents.workdir import differing_keys, is_of, plain
@@ -122,9 +123,11 @@ def first_weights(machinery: Machinery, workdir: Path) -> Params:
     config = machinery.config
     source = CheckpointOptions(**config.checkpoint).restore_from
     if not source:
-        made = machinery.experiment.make_params
+        made, added = machinery.experiment.make_params, ""
+        if isinstance(made, GrownParams):
+            made, added = made.make_params, f", with new rows for {len(made.created)} tokens"
         scratch = f"from scratch, drawn from seed {config.seed}" if isinstance(made, RandomParams) else "pretrained"
-        _say(workdir, f"the experiment's own, {scratch}")
+        _say(workdir, f"the experiment's own, {scratch}{added}")
         return machinery.make_params()
     abstract = placed_params(machinery)
     with Checkpoints(workdir / COPIED, keep_last=1) as copied:

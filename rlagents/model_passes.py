@@ -93,7 +93,8 @@ def model_passes(
         return shared.member_hidden(decoder, params, kv, sequences, **both), head_weight(decoder, params)
 
     def scores(hidden: Array, head: Array, sequences: Sequences, head_chunk_tokens: int = head_chunk_tokens) -> Scores:
-        return shared.hidden_log_probs(hidden, head, sequences, temperature, head_chunk_tokens=head_chunk_tokens)
+        of_tokens = partial(shared.hidden_log_probs, vocab_size=decoder.vocab_size, head_chunk_tokens=head_chunk_tokens)
+        return of_tokens(hidden, head, sequences, temperature)
 
     # A row that the loss takes whole keeps its logits.
     of_loss = partial(scores, head_chunk_tokens=max(head_chunk_tokens, loss_chunk_tokens))

@@ -7,6 +7,8 @@ accelerator. A few steps that show the loop on real tasks and what each phase co
 size.
 """
 
+from typing import Any
+
 import jax
 import optax
 from ml_collections import ConfigDict, config_dict
@@ -18,13 +20,23 @@ from rlagents.environments.bfcl_tasks import official_tasks, task_number
 from rlagents.experiment import Config, Experiment
 from rlagents.facts import Task
 from rlagents.methods import recipes
+from rlagents.models import DecoderConfig
 from rlagents.models.gguf import load_smollm2
+from rlagents.models.vocabulary import MakeParams, with_special_tokens
 from rlagents.rollouts.chat import Chat, training_template
+from rlagents.rollouts.conditions import GOAL_LITERALS
 from rlagents.rollouts.experts import complete
+
+Model = tuple[DecoderConfig, MakeParams, Any]
+"""Decoder, ``make_params`` and tokenizer."""
 
 MEANINGS = {
     "categories": ("", "Categories of BFCL multi-turn tasks."),
     "held_out_numbers": ("tasks", "Of each category, the last so many are held out."),
+    "reward_tokens": (
+        "",
+        "`text`: reward goals are plain text, in pieces; `added`: each literal is a special token of its own.",
+    ),
     "method.clip_low": ("", "The ratio counts down to 1 - clip_low."),
     "method.clip_high": ("", "The ratio counts up to 1 + clip_high."),
     "method.kl_coefficient": ("", "Weight of the penalty on the distance to the first policy (the paper's beta)."),
@@ -41,6 +53,7 @@ def smollm2_135m() -> ConfigDict:
             "compilation_cache": "../compilation_cache",
             "categories": ("base",),
             "held_out_numbers": 20,
+            "reward_tokens": "text",
             "mesh": {"data": 1, "fsdp": 1, "tensor": 1},
             "limits": dict(limits),
             "workers": {"num_workers": 1, "step_timeout_seconds": 10.0},
@@ -120,7 +133,7 @@ def get_config(variant: str = "smollm2-135m") -> ConfigDict:
 
 
 def build(config: Config) -> Experiment:
-    decoder, params, tokenizer = load_smollm2()
+    decoder, make_params, tokenizer = with_reward_tokens(config.reward_tokens, *pretrained())
     environment = BfclEnvironment()
     tasks = [task for category in config.categories for task in official_tasks(category)]
     # Tasks with one number are variants of one another: both sides of the split would know them.
@@ -128,7 +141,7 @@ def build(config: Config) -> Experiment:
     train = [task for task in tasks if task_number(task) < 200 - config.held_out_numbers]
     return Experiment(
         decoder=decoder,
-        make_params=lambda key, shardings: jax.device_put(params, shardings),
+        make_params=make_params,
         chat=Chat(tokenizer, training_template(tokenizer)),
         environment=environment,
         demonstrate=complete(environment.expert),
@@ -141,6 +154,20 @@ def build(config: Config) -> Experiment:
         ),
         category=category_of,
     )
+
+
+def pretrained() -> Model:
+    decoder, params, tokenizer = load_smollm2()
+    return decoder, lambda key, shardings: jax.device_put(params, shardings), tokenizer
+
+
+def with_reward_tokens(reward_tokens: str, decoder: DecoderConfig, make_params: MakeParams, tokenizer: Any) -> Model:
+    """The model as ``reward_tokens`` has it: ``text`` leaves it alone, ``added`` gives each literal a token."""
+    if reward_tokens == "text":
+        return decoder, make_params, tokenizer
+    if reward_tokens == "added":
+        return with_special_tokens(decoder, make_params, tokenizer, GOAL_LITERALS)
+    raise ValueError(f"reward_tokens is {reward_tokens!r}; give 'text' or 'added'.")
 
 
 def category_of(task: Task) -> str:

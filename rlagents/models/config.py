@@ -80,6 +80,9 @@ class DecoderConfig:
     rope_scaling: Llama3Scaling | LinearScaling | None = None
     max_positions: int = 4096
     """Context the weights were trained for: told to other libraries, enforced nowhere here."""
+    vocab_padding: int = 0
+    """Rows of embedding and head past the vocabulary, there so that a mesh divides them: they are no tokens, have no
+    share in any softmax, get no gradient and are not saved for other libraries."""
     sliding_window: int | None = None
     """A sliding layer sees the last ``sliding_window`` tokens, the query's own included."""
     sliding_layers: tuple[bool, ...] = ()
@@ -94,6 +97,9 @@ class DecoderConfig:
             size = getattr(self, name)
             if isinstance(size, bool) or not isinstance(size, int | np.integer) or size <= 0:
                 raise ValueError(f"DecoderConfig({name}={size!r}): expected a positive integer.")
+        padding = self.vocab_padding
+        if isinstance(padding, bool) or not isinstance(padding, int | np.integer) or padding < 0:
+            raise ValueError(f"DecoderConfig(vocab_padding={padding!r}): expected a whole number of rows, 0 or more.")
         if self.num_heads % self.num_kv_heads:
             raise ValueError(
                 f"num_heads={self.num_heads} is no multiple of num_kv_heads={self.num_kv_heads}; "
@@ -111,6 +117,11 @@ class DecoderConfig:
             raise ValueError(f"sliding_window={self.sliding_window}: expected a positive number of tokens, or None.")
         if self.sliding_rope_theta is not None and self.sliding_window is None:
             raise ValueError("sliding_rope_theta is given but sliding_window is None; no layer would use it.")
+
+    @property
+    def vocab_rows(self) -> int:
+        """Rows of embedding and head: the vocabulary and its padding."""
+        return self.vocab_size + self.vocab_padding
 
     @property
     def attention_scale(self) -> float:

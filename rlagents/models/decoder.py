@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int
 from rlagents.models.attention import NOWHERE, Backend, OwnTokens, Partial, Queries, Source, Window, attend, merge
 from rlagents.models.blockwise import xla
 from rlagents.models.config import DecoderConfig
-from rlagents.models.head import head_logits
+from rlagents.models.head import head_logits, without_padding
 from rlagents.models.layers import SAVE_ATTENTION, RematPolicy, through_layers
 from rlagents.types import Params
 
@@ -121,8 +121,11 @@ def extend(
 
 
 def logits(config: DecoderConfig, params: Params, hidden: Float[Array, "*batch d"]) -> Float[Array, "*batch v"]:
-    """Logits at temperature 1, float32, of hidden states that went through the final norm."""
-    return head_logits(hidden, head_weight(config, params))
+    """Logits at temperature 1, float32, of hidden states that went through the final norm.
+
+    Where the vocabulary is padded, so is ``v``; logits past ``vocab_size`` are below all others, and are never drawn.
+    """
+    return without_padding(head_logits(hidden, head_weight(config, params)), config.vocab_size)
 
 
 def head_weight(config: DecoderConfig, params: Params) -> Float[Array, "v d"]:

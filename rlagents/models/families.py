@@ -54,11 +54,11 @@ def read_config(contents: Json, where: str, dtype: Any) -> DecoderConfig:
 
 
 def write_config(config: DecoderConfig) -> Json:
-    """The ``config.json`` from which ``read_config`` and transformers make this model.
+    """The ``config.json`` from which ``read_config`` and transformers make this model, its padding left away.
 
     Raises ValueError when no supported family has this combination of features.
     """
-    wanted = config.replace(param_dtype=jnp.float32, compute_dtype=jnp.float32)
+    wanted = config.replace(vocab_padding=0, param_dtype=jnp.float32, compute_dtype=jnp.float32)
     for family in FAMILIES:
         contents = {
             "architectures": [family.architecture],

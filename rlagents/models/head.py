@@ -32,38 +32,62 @@ def head_logits(hidden: Float[Array, "*batch d"], head: Float[Array, "v d"]) -> 
     return jnp.einsum("...d,vd->...v", hidden, head.astype(hidden.dtype), preferred_element_type=jnp.float32)
 
 
+def without_padding(logits: Float[Array, "*batch v"], vocab_size: int) -> Float[Array, "*batch v"]:
+    """Logits of which those from ``vocab_size`` on are so low that their probability and their gradient are exactly 0.
+
+    A mask and no cut: a slice of an axis that is split over devices would move what lies on them.
+    """
+    if vocab_size >= logits.shape[-1]:
+        return logits
+    row = jax.lax.broadcasted_iota(jnp.int32, logits.shape, logits.ndim - 1)
+    return jnp.where(row < vocab_size, logits, _BELOW_ALL)
+
+
+_BELOW_ALL = -1e30
+"""Finite: ``p log p`` of it is 0, where minus infinity would make it NaN."""
+
+
 def log_prob_and_entropy(
     hidden: Float[Array, "*batch t d"],
     head: Float[Array, "v d"],
     targets: Int[Array, "*batch t"],
     temperature: float | Float[Array, ""],
     chunk_tokens: int,
+    *,
+    vocab_size: int | None = None,
 ) -> tuple[Float[Array, "*batch t"], Float[Array, "*batch t"]]:
     """Log-probability of ``targets`` and entropy (nats) under ``softmax(hidden head^T / temperature)``, float32.
 
     Chunks hold whole columns of positions over the batch axes, which stay as they are so that a sharded batch stays
     sharded: ``chunk_tokens // batch size`` positions each, at least one. The result does not depend on
-    ``chunk_tokens``. Carries gradient to ``hidden`` and ``head`` only.
+    ``chunk_tokens``. Rows of ``head`` from ``vocab_size`` on (None: there are none) are padding, which the softmax
+    leaves out. Carries gradient to ``hidden`` and ``head`` only; that of padding is exactly 0.
     """
     chunk = chunk_positions(hidden.shape[:-2], hidden.shape[-2], chunk_tokens)
-    return _chunked(hidden, head, targets, jnp.asarray(temperature, jnp.float32), chunk)
+    vocab_size = head.shape[0] if vocab_size is None else vocab_size
+    return _chunked(hidden, head, targets, jnp.asarray(temperature, jnp.float32), chunk, vocab_size)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
-def _chunked(hidden, head, targets, temperature, chunk) -> Any:
-    return _forward(hidden, head, targets, temperature, chunk)[0]
+def _scaled(hidden: Array, head: Array, temperature: Array, vocab_size: int) -> Array:
+    """Masked after the division: no temperature brings padding back."""
+    return without_padding(head_logits(hidden, head) / temperature, vocab_size)
 
 
-def _forward(hidden, head, targets, temperature, chunk):
+@functools.partial(jax.custom_vjp, nondiff_argnums=(4, 5))
+def _chunked(hidden, head, targets, temperature, chunk, vocab_size) -> Any:
+    return _forward(hidden, head, targets, temperature, chunk, vocab_size)[0]
+
+
+def _forward(hidden, head, targets, temperature, chunk, vocab_size):
     length = hidden.shape[-2]
     if chunk >= length:
-        z = head_logits(one_row(hidden), head) / temperature
+        z = _scaled(one_row(hidden), head, temperature, vocab_size)
         log_prob, entropy, *others = _statistics(z, targets.reshape(-1))
         outputs = (log_prob.reshape(targets.shape), entropy.reshape(targets.shape))
         return outputs, (hidden, head, targets, temperature, outputs[1], (z, *others))
 
     def one(_, xs):
-        z = head_logits(one_row(xs[0]), head) / temperature
+        z = _scaled(one_row(xs[0]), head, temperature, vocab_size)
         return None, tuple(x.reshape(xs[1].shape) for x in _statistics(z, xs[1].reshape(-1))[:2])
 
     _, outputs = jax.lax.scan(one, None, (split(hidden, chunk, -2), split(targets, chunk, -1)))
@@ -83,7 +107,7 @@ def _statistics(z: Float[Array, "n v"], targets: Int[Array, " n"]) -> tuple[Arra
     return at_target - jnp.log(total), entropy, weights, total
 
 
-def _backward(chunk, saved, cotangents):
+def _backward(chunk, vocab_size, saved, cotangents):
     hidden, head, targets, temperature, entropy, kept = saved
     through_entropy = not isinstance(cotangents[1], SymbolicZero)
     cotangents = [jnp.zeros_like(entropy) if isinstance(x, SymbolicZero) else x for x in cotangents]
@@ -112,7 +136,7 @@ def _backward(chunk, saved, cotangents):
 
     def one(d_head, xs):
         h, *of_token = one_row(xs[0]), *(x.reshape(-1) for x in xs[1:])
-        z = head_logits(h, head) / temperature
+        z = _scaled(h, head, temperature, vocab_size)
         dh, more = gradients(h, z, *_statistics(z, of_token[0])[2:], *of_token)
         return d_head + more, dh.reshape(xs[0].shape)
 
@@ -121,8 +145,8 @@ def _backward(chunk, saved, cotangents):
     return join(d_hidden, length, -2), d_head.astype(head.dtype), None, jnp.zeros_like(temperature)
 
 
-def _rule(hidden, head, targets, temperature, chunk):
-    return _forward(hidden.value, head.value, targets.value, temperature.value, chunk)
+def _rule(hidden, head, targets, temperature, chunk, vocab_size):
+    return _forward(hidden.value, head.value, targets.value, temperature.value, chunk, vocab_size)
 
 
 _chunked.defvjp(_rule, _backward, symbolic_zeros=True)

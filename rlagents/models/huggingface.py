@@ -13,7 +13,7 @@ from rlagents.models.config import DecoderConfig
 from rlagents.models.families import read_config, write_config
 from rlagents.models.loading import at, build_params, shapes
 from rlagents.models.tensor_files import TensorFiles, write_tensors
-from rlagents.models.weights import file_names, weights
+from rlagents.models.weights import Weight, file_names, weights
 from rlagents.types import Params
 
 CONFIG = "config.json"
@@ -81,7 +81,7 @@ def save_pretrained(
     *,
     max_shard_bytes: int = 5_000_000_000,
 ) -> None:
-    """Write a folder that transformers loads; weights in the dtype that they have.
+    """Write a folder that transformers loads; weights in the dtype that they have, without padding of the vocabulary.
 
     Every process of a multi-process run must call this; process 0 writes. One shard at a time is in host memory. The
     config is written last, so that a folder without ``config.json`` is known to be half-written.
@@ -101,7 +101,7 @@ def save_pretrained(
     def tensor(name: str) -> np.ndarray | None:
         weight, layer = places[name]
         leaf = at(params, weight.path)
-        array = _on_host(leaf[layer] if weight.path[0] == "layers" else leaf)
+        array = _on_host(leaf[layer] if weight.path[0] == "layers" else leaf)[: _rows(config, weight)]
         return weight.to_file(array) if writes else None
 
     write_tensors(folder, _sizes(config, params), tensor, max_shard_bytes)
@@ -121,8 +121,14 @@ def _sizes(config: DecoderConfig, params: Params) -> dict[str, int]:
         if leaf.shape != wanted:
             raise ValueError(f"parameter {'/'.join(weight.path)} has shape {leaf.shape}; the config asks for {wanted}.")
         names = file_names(config, weight)
-        sizes |= dict.fromkeys(names, leaf.size * leaf.dtype.itemsize // len(names))
+        entries = leaf.size if _rows(config, weight) is None else leaf.size // config.vocab_rows * config.vocab_size
+        sizes |= dict.fromkeys(names, entries * leaf.dtype.itemsize // len(names))
     return sizes
+
+
+def _rows(config: DecoderConfig, weight: Weight) -> int | None:
+    """Of the vocabulary, how many rows are tokens; None where rows are none of it."""
+    return config.vocab_size if weight.path in (("embedding",), ("head",)) else None
 
 
 def _on_host(array: jax.Array) -> np.ndarray:

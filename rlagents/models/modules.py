@@ -131,15 +131,17 @@ class Trunk(nnx.Module):
 
     def __init__(self, config: DecoderConfig, rngs: nnx.Rngs):
         self.config = config
-        axes = {"vocab": config.vocab_size, "embed": config.embed_dim}
+        axes = {"vocab": config.vocab_rows, "embed": config.embed_dim}
         self.embedding = _weight(config, rngs, axes, config.embed_dim**-0.5)
         self.final_norm = RMSNorm(config, config.embed_dim, "embed")
         if not config.tie_embeddings:
             self.head = _weight(config, rngs, axes, config.embed_dim**-0.5)
 
     def embed(self, tokens: Int[Array, "*batch t"]) -> Float[Array, "*batch t d"]:
-        """Embeddings in the compute dtype; a token outside the vocabulary gives NaN."""
+        """Embeddings in the compute dtype; a token outside the vocabulary, a padding row among them, gives NaN."""
         dtype = self.config.compute_dtype
+        if self.config.vocab_padding:
+            tokens = jnp.where(tokens < self.config.vocab_size, tokens, self.config.vocab_rows)
         x = jnp.take(self.embedding[...], tokens, axis=0).astype(dtype)
         return x * jnp.asarray(self.config.embedding_scale, dtype)
 

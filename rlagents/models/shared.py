@@ -92,18 +92,20 @@ def hidden_log_probs(
     sequences: Sequences,
     temperature: float | Float[Array, ""],
     *,
+    vocab_size: int,
     head_chunk_tokens: int = HEAD_CHUNK_TOKENS,
 ) -> tuple[Float[Array, "p g t"], Float[Array, "p g t"]]:
     """Log-probabilities and entropies (nats, float32) of member tokens, given their hidden states and the head.
 
     ``log_prob[p, g, t]`` is of ``tokens[p, g, t]`` under ``softmax(logits / temperature)`` given everything before it,
     ``entropy`` of that distribution. Both are 0 with zero gradient at ``t = 0`` and from ``length`` on. Differentiable
-    in ``hidden`` and ``head``. ``head_chunk_tokens`` bounds the tokens whose logits exist at once (see ``head``). Reads
-    tokens and lengths of members only.
+    in ``hidden`` and ``head``, whose rows from ``vocab_size`` on are padding. ``head_chunk_tokens`` bounds the tokens
+    whose logits exist at once (see ``head``). Reads tokens and lengths of members only.
     """
     real = jnp.arange(sequences.tokens.shape[2]) < sequences.length[..., None]
     tokens = jnp.where(real, sequences.tokens, 0)[:, :, 1:]
-    outputs = log_prob_and_entropy(hidden[:, :, :-1], head, tokens, temperature, head_chunk_tokens)
+    before = hidden[:, :, :-1]
+    outputs = log_prob_and_entropy(before, head, tokens, temperature, head_chunk_tokens, vocab_size=vocab_size)
     log_prob, entropy = (jnp.pad(jnp.where(real[:, :, 1:], x, 0.0), ((0, 0), (0, 0), (1, 0))) for x in outputs)
     return log_prob, entropy
 
@@ -131,7 +133,8 @@ def member_log_probs(
         layer_chunk_tokens=layer_chunk_tokens,
     )
     head = head_weight(config, params)
-    return hidden_log_probs(hidden, head, sequences, temperature, head_chunk_tokens=head_chunk_tokens)
+    chunk, vocab_size = head_chunk_tokens, config.vocab_size
+    return hidden_log_probs(hidden, head, sequences, temperature, vocab_size=vocab_size, head_chunk_tokens=chunk)
 
 
 def token_log_probs(
