@@ -25,6 +25,7 @@ from rlagents.interruption import Interruption
 from rlagents.machinery import random_params
 from rlagents.methods import centered_advantage, chain, clipped_surrogate, kl_penalty_k3, method, token_mean
 from rlagents.metrics import read_metrics
+from rlagents.models.vocabulary import grown_config, with_special_tokens
 from rlagents.timing import PhaseTimer
 from rlagents.warm_up import warm_up
 from rlagents.workdir import claim_workdir
@@ -166,6 +167,30 @@ def test_what_is_no_checkpoint_or_another_decoder_s_is_refused_before_anything_i
     assert f"the checkpoint {source / REINFORCED / '40'} holds the weights of another decoder (3 differences: " in said
     assert "params/layers/mlp/down is float32[1, 64, 32] in the checkpoint but float32[1, 32, 32] here" in said
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("added", [0, 2])
+def test_a_checkpoint_of_another_vocabulary_is_refused_with_both_sizes(added, source, machinery):
+    decoder = machinery.experiment.decoder
+    grown = grown_config(decoder, decoder.vocab_size + added)
+    other = dataclasses.replace(machinery, experiment=dataclasses.replace(machinery.experiment, decoder=grown))
+    with pytest.raises(CheckpointError, match="holds the weights of another decoder") as caught:
+        check_params_of(source, placed_params(other))
+    shapes = [f"float32[{rows}, {decoder.embed_dim}]" for rows in (decoder.vocab_size, grown.vocab_rows)]
+    assert f"params/embedding is {shapes[0]} in the checkpoint but {shapes[1]} here" in str(caught.value)
+
+
+def test_weights_with_new_rows_say_so(machinery, tmp_path, capsys):
+    experiment, tokenizer = machinery.experiment, machinery.experiment.chat.tokenizer
+    given = experiment.decoder, experiment.make_params, tokenizer, ["<|high|>"]
+    decoder, make, _ = with_special_tokens(*given, multiple_of=1)
+    grown = dataclasses.replace(
+        machinery, experiment=dataclasses.replace(experiment, decoder=decoder, make_params=make)
+    )
+    params = first_weights(grown, tmp_path)
+    assert params["embedding"].shape[0] == experiment.decoder.vocab_size + 1
+    np.testing.assert_array_equal(params["embedding"][:-1], weights(machinery, 0)["embedding"])
+    assert "own, from scratch, drawn from seed 0, with new rows for 1 tokens\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("scratch", "said"), [(True, "from scratch, drawn from seed 0"), (False, "pretrained")])

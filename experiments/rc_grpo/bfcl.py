@@ -26,9 +26,7 @@ from rlagents.models.vocabulary import MakeParams, with_special_tokens
 from rlagents.rollouts.chat import Chat, training_template
 from rlagents.rollouts.conditions import GOAL_LITERALS
 from rlagents.rollouts.experts import complete
-
-Model = tuple[DecoderConfig, MakeParams, Any]
-"""Decoder, ``make_params`` and tokenizer."""
+from rlagents.types import Params
 
 MEANINGS = {
     "categories": ("", "Categories of BFCL multi-turn tasks."),
@@ -133,7 +131,7 @@ def get_config(variant: str = "smollm2-135m") -> ConfigDict:
 
 
 def build(config: Config) -> Experiment:
-    decoder, make_params, tokenizer = with_reward_tokens(config.reward_tokens, *pretrained())
+    decoder, make_params, tokenizer = policy(config.reward_tokens)
     environment = BfclEnvironment()
     tasks = [task for category in config.categories for task in official_tasks(category)]
     # Tasks with one number are variants of one another: both sides of the split would know them.
@@ -156,18 +154,18 @@ def build(config: Config) -> Experiment:
     )
 
 
-def pretrained() -> Model:
+def policy(reward_tokens: str) -> tuple[DecoderConfig, MakeParams, Any]:
+    """Decoder, weights and tokenizer; with a special token for each reward goal where they are ``added``."""
+    if reward_tokens not in ("text", "added"):
+        raise ValueError(f"reward_tokens is {reward_tokens!r}; give 'text' or 'added'.")
     decoder, params, tokenizer = load_smollm2()
-    return decoder, lambda key, shardings: jax.device_put(params, shardings), tokenizer
 
+    def make_params(key: jax.Array, shardings: Any) -> Params:
+        return jax.device_put(params, shardings)
 
-def with_reward_tokens(reward_tokens: str, decoder: DecoderConfig, make_params: MakeParams, tokenizer: Any) -> Model:
-    """The model as ``reward_tokens`` has it: ``text`` leaves it alone, ``added`` gives each literal a token."""
     if reward_tokens == "text":
         return decoder, make_params, tokenizer
-    if reward_tokens == "added":
-        return with_special_tokens(decoder, make_params, tokenizer, GOAL_LITERALS)
-    raise ValueError(f"reward_tokens is {reward_tokens!r}; give 'text' or 'added'.")
+    return with_special_tokens(decoder, make_params, tokenizer, GOAL_LITERALS)
 
 
 def category_of(task: Task) -> str:

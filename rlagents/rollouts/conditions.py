@@ -68,7 +68,8 @@ def goal_messages(literals: Sequence[str] = GOAL_LITERALS, template: str = GOAL_
     """Append the reward goal of a condition to the first user message; condition -1 appends nothing.
 
     RC-GRPO, arXiv 2602.03025, appendix B. The paper does not say what separates the goal from the message; here it is
-    one line break. The literals are tokenised as any text: special tokens only where the tokenizer has them as such.
+    one line break. The literals are tokenised as any text: special tokens only where the tokenizer has them as such
+    (``rlagents.models.vocabulary.with_special_tokens``).
 
     Args:
       literals: one for each condition, none of them alike.
