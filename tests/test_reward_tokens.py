@@ -1,15 +1,27 @@
-"""Reward goals of the BFCL experiment: plain text, or a special token each; SmolLM2's real weights and tokenizer."""
+"""Reward goals as special tokens: in a whole run, and in the BFCL experiment with SmolLM2's weights and tokenizer."""
+
+import functools
 
 import jax
 import numpy as np
 import pytest
 
 from experiments.rc_grpo import bfcl
+from rlagents.checkpoints import params_of
 from rlagents.facts import Opening, Task
-from rlagents.rollouts.conditions import GOAL_LITERALS, goal_messages
+from rlagents.first_weights import placed_params
+from rlagents.models.vocabulary import with_special_tokens
+from rlagents.rollouts.chat import Chat
+from rlagents.rollouts.conditions import GOAL_LITERALS, bernoulli, goal_messages, reward_goal
 from rlagents.rollouts.conversation import Conversation
+from tests import smallest_run
 
 OPENING = Opening([{"role": "user", "content": "List the files."}])
+
+
+@pytest.fixture(autouse=True)
+def _read_once(monkeypatch):
+    monkeypatch.setattr(bfcl, "load_smollm2", functools.cache(bfcl.load_smollm2))
 
 
 def built(reward_tokens):
@@ -34,6 +46,28 @@ def test_added_tokens_are_one_id_each_and_the_rest_of_the_model_is_the_same():
     before, after = (experiment.make_params(jax.random.key(0), None) for experiment in (text, added))
     np.testing.assert_array_equal(after["embedding"][:49152], before["embedding"])
     jax.tree.map(np.testing.assert_array_equal, after["layers"], before["layers"])
+
+
+def test_a_run_with_goals_trains_their_rows_and_leaves_padding_alone(tmp_path):
+    config = smallest_run.get_config()
+    config.rl.steps = 2
+    before = smallest_run.build(config)
+    given = before.decoder, before.make_params, before.chat.tokenizer, GOAL_LITERALS
+    decoder, make_params, tokenizer = with_special_tokens(*given)
+    changes = {
+        "decoder": decoder,
+        "make_params": make_params,
+        "chat": Chat(tokenizer, tokenizer.chat_template),
+        "member_messages": reward_goal(bernoulli(0.5), template=" {}"),
+    }
+    smallest_run.run(config, tmp_path, **changes)
+    with smallest_run.machinery_of(config, **changes) as machinery:
+        first = machinery.make_params()["embedding"]
+        trained, _ = params_of(tmp_path, placed_params(machinery))
+    end, goals = decoder.vocab_size, slice(decoder.vocab_size - 2, decoder.vocab_size)
+    assert decoder.vocab_padding > 0
+    assert np.all(trained["embedding"][goals] != first[goals])
+    np.testing.assert_array_equal(trained["embedding"][end:], 0.0)
 
 
 def test_another_word_is_refused_before_weights_are_read():

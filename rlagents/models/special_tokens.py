@@ -4,8 +4,7 @@ import copy
 from collections.abc import Sequence
 from typing import TypeVar
 
-from tokenizers import AddedToken
-from transformers import PreTrainedTokenizerBase
+from transformers import AddedToken, PreTrainedTokenizerBase
 
 T = TypeVar("T", bound=PreTrainedTokenizerBase)
 

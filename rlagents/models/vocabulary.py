@@ -58,8 +58,8 @@ def with_special_tokens(
     transformers, too: logits that count. Beyond them the vocabulary grows. Its rows are then padded to a multiple of
     ``multiple_of``; padding counts nowhere (``DecoderConfig.vocab_padding``).
 
-    A checkpoint of another vocabulary is refused by its shapes. Where added tokens take spare rows, one without them has
-    the same shapes: it is restored as it is, and those rows are what they were there.
+    A checkpoint of another vocabulary is refused by its shapes. Where added tokens take spare rows, one without them
+    has the same shapes: it is restored as it is, and those rows are what they were there.
 
     Raises ValueError as :func:`add_special_tokens` and :func:`grown_config` do.
     """
