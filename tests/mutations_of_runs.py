@@ -317,7 +317,7 @@ MUTATIONS_OF_RUNS = [
     *_in("environments/bfcl_corruption", "tests/environments/test_bfcl_corruption.py",
         (" and cause_in(played.outcome) == cause", "", "for_its_cause"),
         ("played.outcome.reward == 0.0 and ", "", "cannot_be_failed"),
-        ("environment.asked(task), random", 'task.payload["scenario"], random', "for_its_cause"),
+        ("environment.asked(task), random", 'task.payload["scenario"], random', "one_message"),
     ),
     *_in("environments/replay", "tests/environments/test_bfcl_corruption.py",
         ("truncated=not done", "truncated=False", "breaks_off"),

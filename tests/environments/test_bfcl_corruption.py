@@ -97,6 +97,18 @@ def test_a_mistake_is_one_mistake():
             assert (made[place].name == truth[place].name) == (cause == WRONG_ARGUMENTS)
 
 
+def test_with_all_requests_in_one_message_an_early_end_is_the_end():
+    ended = 0
+    for task in official_tasks("base")[::4]:
+        texts, cause = corrupted(MERGED, task)
+        if cause == PREMATURE_END:
+            made = calls_of(MERGED, task, texts[:-1])
+            truth = [one for turn in scenario_of(task).truth for one in turn]
+            assert made == truth[: len(made)], task.id
+            ended += 1
+    assert ended > 5
+
+
 def test_a_corruption_that_the_reward_does_not_see_is_not_taken():
     """One call stands for the other: losing either of them is no failure, so the third is what is spoiled."""
     task = file_task(((call("ls"),), (call("ls"),), (call("mkdir", dir_name="a"),)))
@@ -106,7 +118,9 @@ def test_a_corruption_that_the_reward_does_not_see_is_not_taken():
         assert call("mkdir", dir_name="a") not in calls_of(OFFICIAL, task, texts)
 
 
-@pytest.mark.parametrize("truth", [((),), ((call("ls"),), (call("ls"),), (call("ls"),))])
+@pytest.mark.parametrize(
+    "truth", [((),), ((call("mkdir", dir_name="a"),),), ((call("ls"),), (call("ls"),), (call("ls"),))]
+)
 def test_a_task_that_cannot_be_failed_is_named(truth):
     class Lenient(BfclEnvironment):
         def _outcome(self, scenario, transcript):
