@@ -111,7 +111,7 @@ MUTATIONS_OF_RUNS = [
     *_in("workdir", "tests/test_workdir.py",
         ("fcntl.LOCK_EX | fcntl.LOCK_NB", "fcntl.LOCK_SH | fcntl.LOCK_NB", "second_process"),
         ("os.O_RDWR | os.O_CREAT", "os.O_RDWR | os.O_CREAT | os.O_TRUNC", "second_process"),
-        ("            file.truncate()\n", "", "taken_away or second_process"),
+        ("            os.ftruncate(descriptor, 0)\n", "", "taken_away or second_process"),
     ),
     # tools that fail
     *_in("rollouts/retries", "tests/rollouts/test_retries.py",

@@ -1,40 +1,73 @@
-"""GRPO on official BFCL v4 multi-turn tasks.
+"""RC-GRPO on official BFCL v4 multi-turn tasks: both of its stages, for three models.
 
-    python -m rlagents.train --config=experiments/rc_grpo/bfcl.py:smollm2-135m --workdir=DIR
+    python -m experiments.rc_grpo.collect --output=DATA --asking=separate
+    python -m rlagents.train --config=experiments/rc_grpo/bfcl.py:smollm2-135m,rctp --workdir=runs/rctp \
+        --config.data=DATA
+    python -m rlagents.train --config=experiments/rc_grpo/bfcl.py:smollm2-135m,rc_grpo --workdir=runs/rc_grpo \
+        --config.checkpoint.restore_from=runs/rctp
 
-``smollm2-135m``: SmolLM2-135M-Instruct, real weights and tokenizer from a registry package, on one machine without an
-accelerator. A few steps that show the loop on real tasks and what each phase costs; no learning is claimed at this
-size.
+Models: ``smollm2-135m``, real weights and tokenizer from a registry package, on one machine without an accelerator: a
+few steps that show the loop on real tasks and what each phase costs; no learning is claimed at this size.
+``qwen2.5-7b-instruct`` and ``llama-3.1-8b-instruct``, at the paper's numbers, on 64 chips, from ``--config.weights``.
+Stages: ``sft`` and ``rctp`` (stage 1, on ``--config.data``), ``grpo`` (the default) and ``rc_grpo`` (stage 2, from a
+run of stage 1 or from the model itself; the reference is what it begins with).
 """
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import optax
-from ml_collections import ConfigDict, config_dict
+from transformers import AutoTokenizer
 
+from experiments.rc_grpo.bfcl_sizes import MODELS, STAGES
 from rlagents import learner
+from rlagents.conditioning import conditioning
+from rlagents.data.demonstrations import read_demonstrations
 from rlagents.data.streams import shuffled
 from rlagents.environments.bfcl import BfclEnvironment
-from rlagents.environments.bfcl_tasks import official_tasks, task_number
+from rlagents.environments.bfcl_split import official_category, split_by_number
+from rlagents.environments.bfcl_tasks import CATEGORIES, official_tasks
+from rlagents.environments.bfcl_turns import MergedTurns, SeparateTurns
 from rlagents.experiment import Config, Experiment
 from rlagents.facts import Task
 from rlagents.methods import recipes
 from rlagents.models import DecoderConfig
 from rlagents.models.gguf import load_smollm2
+from rlagents.models.huggingface import load_config, load_pretrained
 from rlagents.models.vocabulary import MakeParams, with_special_tokens
+from rlagents.recorded import Recorded, demonstrated
 from rlagents.rollouts.chat import Chat, training_template
-from rlagents.rollouts.conditions import GOAL_LITERALS
+from rlagents.rollouts.conditions import (
+    GOAL_LITERALS,
+    HIGH,
+    LOW,
+    bernoulli,
+    fixed,
+    goal_messages,
+    reward_goal,
+    same_for_all,
+    unconditioned,
+)
 from rlagents.rollouts.experts import complete
 from rlagents.types import Params
 
 MEANINGS = {
+    "weights": ("", "Folder of the model in the format of transformers; '' for SmolLM2 from its package."),
+    "data": ("", "Folder of the datasets that stage 1 learns from: `python -m experiments.rc_grpo.collect`."),
+    "split_seed": ("", "Of the numbers that are held out; that of `collect`."),
     "categories": ("", "Categories of BFCL multi-turn tasks."),
-    "held_out_numbers": ("tasks", "Of each category, the last so many are held out."),
+    "asking": ("", "`separate`: the benchmark's user turns; `merged`: all in one message, ended by done()."),
     "reward_tokens": (
         "",
         "`text`: reward goals are plain text, in pieces; `added`: each literal is a special token of its own.",
     ),
+    "goal_share": ("probability", "That a member is asked for the high reward (the paper's p)."),
+    "conditioned": ("", "Members, or demonstrations, are shown a reward goal."),
+    "evaluation_goal": ("", "What is asked for in evaluations: `high`, `low` or `none`."),
+    "supervised.learning_rate": ("", "Of AdamW, in stage 1."),
     "method.clip_low": ("", "The ratio counts down to 1 - clip_low."),
     "method.clip_high": ("", "The ratio counts up to 1 + clip_high."),
     "method.kl_coefficient": ("", "Weight of the penalty on the distance to the first policy (the paper's beta)."),
@@ -42,131 +75,109 @@ MEANINGS = {
     "rl.max_grad_norm": ("", "Larger gradients are scaled down to it."),
 }
 
-
-def smollm2_135m() -> ConfigDict:
-    limits = {"max_turns": 6, "max_turn_tokens": 48, "max_response_tokens": 639, "max_prompt_tokens": 2432}
-    return ConfigDict(
-        {
-            "seed": 0,
-            "compilation_cache": "../compilation_cache",
-            "categories": ("base",),
-            "held_out_numbers": 20,
-            "reward_tokens": "text",
-            "mesh": {"data": 1, "fsdp": 1, "tensor": 1},
-            "limits": dict(limits),
-            "workers": {"num_workers": 1, "step_timeout_seconds": 10.0},
-            "rule": {"temperature": 1.0},
-            "sampler": {
-                "num_groups": 2,
-                "num_rows": 8,
-                "decode_rows": 8,
-                "max_member_tokens": 640,
-                "extend_rows": 4,
-                "extend_chunk_tokens": 64,
-                "prefill_groups": 1,
-                "block_steps": 16,
-                # On a CPU the host works on the cores that decode: nothing is gained by sending blocks ahead.
-                "blocks_in_flight": 1,
-                "share_prefix": True,
-                "few_query_attention": True,
-            },
-            "supervised": {"steps": 0},
-            "rl": {
-                "steps": 3,
-                "prompts_per_step": 2,
-                "group_size": 4,
-                "prompts_per_micro_batch": 1,
-                "members_per_micro_batch": config_dict.placeholder(object),
-                "updates_per_batch": 1,
-                "epochs": 1,
-                "pack_micro_batches": True,
-                "reuse_policy_as_old": True,
-                "over_sample": 1.0,
-                "max_draws": 1,
-                "stop_early": True,
-                "rollouts_ahead": 0,
-                "wait_for_tools": False,
-                "learning_rate": 1e-6,
-                "max_grad_norm": 1.0,
-            },
-            "passes": {
-                "loss_chunk_tokens": 256,
-                "head_chunk_tokens": 256,
-                "layer_chunk_tokens": 1536,
-                "attention_chunk_logits": 2**20,
-                "attention_parts": 4,
-                "activation_gigabytes": 0.0,
-            },
-            "buckets": {
-                "prefix_buckets": (1664, 2432),
-                "member_buckets": (320, 640),
-                "turn_buckets": (6,),
-                "share_prefix": True,
-            },
-            # RC-GRPO, Table 10: clip 0.2, beta 0.1.
-            "method": {"clip_low": 0.2, "clip_high": 0.2, "kl_coefficient": 0.1},
-            "evaluation": {
-                "num_tasks": 2,
-                "samples_per_task": 4,
-                "every_steps": 0,
-                "limits": dict(limits),
-            },
-            "checkpoint": {"every_steps": 100, "keep_last": 2},
-            # All of these as they are by default: --config.help lists them.
-            "trajectories": {},
-            "alarms": {},
-            "logging": {},
-            "watchdog": {},
-        }
-    )
+VARIANTS = tuple(f"{model},{stage}" for model in MODELS for stage in STAGES)
+ASKING = {"separate": SeparateTurns, "merged": MergedTurns}
+EVALUATION_GOALS = {"none": same_for_all, "low": reward_goal(fixed(LOW)), "high": reward_goal(fixed(HIGH))}
 
 
-VARIANTS = {"smollm2-135m": smollm2_135m}
-
-
-def get_config(variant: str = "smollm2-135m") -> ConfigDict:
-    if variant not in VARIANTS:
-        raise ValueError(f"unknown variant {variant!r}; there are {', '.join(VARIANTS)}.")
-    return VARIANTS[variant]()
+def get_config(variant: str = "smollm2-135m") -> Config:
+    model, _, stage = variant.partition(",")
+    stage = stage or "grpo"
+    if model not in MODELS or stage not in STAGES:
+        raise ValueError(
+            f"unknown variant {variant!r}; there are {', '.join(MODELS)}, each with a stage after a comma: "
+            f"{', '.join(STAGES)}."
+        )
+    config = MODELS[model]()
+    STAGES[stage](config, on_one_machine=model == "smollm2-135m")
+    return config
 
 
 def build(config: Config) -> Experiment:
-    decoder, make_params, tokenizer = policy(config.reward_tokens)
-    environment = BfclEnvironment()
-    tasks = [task for category in config.categories for task in official_tasks(category)]
-    # Tasks with one number are variants of one another: both sides of the split would know them.
-    held_out = [task for task in tasks if task_number(task) >= 200 - config.held_out_numbers]
-    train = [task for task in tasks if task_number(task) < 200 - config.held_out_numbers]
+    for key, known in (
+        ("asking", ASKING),
+        ("evaluation_goal", EVALUATION_GOALS),
+        ("reward_tokens", ("text", "added")),
+    ):
+        if config[key] not in known:
+            raise ValueError(f"{key} is {config[key]!r}; give one of {', '.join(known)}.")
+    environment = BfclEnvironment(turns=ASKING[config.asking]())
+    train, held_out = tasks_of(config.categories, config.split_seed)
+    decoder, make_params, tokenizer = policy(config.weights, config.reward_tokens)
+    chat = Chat(tokenizer, training_template(tokenizer))
+    shown = goal_messages() if config.conditioned else unconditioned
+    recorded = demonstrations(config, environment, train, chat, shown) if config.supervised.steps else None
     return Experiment(
         decoder=decoder,
         make_params=make_params,
-        chat=Chat(tokenizer, training_template(tokenizer)),
+        chat=chat,
         environment=environment,
-        demonstrate=complete(environment.expert),
+        demonstrate=complete(environment.expert) if recorded is None else demonstrated,
+        demonstrated_messages=shown,
+        supervised_stream=None if recorded is None else recorded.stream,
         train_stream=lambda position: shuffled(train, seed=config.seed, position=position),
         held_out=held_out,
-        method=recipes.grpo(**config.method),
-        supervised_optimizer=learner.make_optimizer(optax.constant_schedule(1e-5)),
+        method=recipes.grpo(**config.method),  # of both: what RC-GRPO does otherwise is the sampling
+        supervised_optimizer=learner.make_optimizer(
+            optax.constant_schedule(config.supervised.learning_rate if config.supervised.steps else 0.0)
+        ),
         optimizer=learner.make_optimizer(
             optax.constant_schedule(config.rl.learning_rate), max_grad_norm=config.rl.max_grad_norm
         ),
-        category=category_of,
+        category=official_category,
+        member_messages=reward_goal(bernoulli(config.goal_share)) if config.conditioned else same_for_all,
+        evaluation_messages=EVALUATION_GOALS[config.evaluation_goal],
+        step_values=conditioning(),
     )
 
 
-def policy(reward_tokens: str) -> tuple[DecoderConfig, MakeParams, Any]:
-    """Decoder, weights and tokenizer; with a special token for each reward goal where they are ``added``."""
-    if reward_tokens not in ("text", "added"):
-        raise ValueError(f"reward_tokens is {reward_tokens!r}; give 'text' or 'added'.")
-    decoder, params, tokenizer = load_smollm2()
+def tasks_of(categories: Sequence[str], split_seed: int) -> tuple[list[Task], list[Task]]:
+    """Train and held-out tasks of some categories; split with all of them, so that runs of some share no number."""
+    split = split_by_number([task for name in CATEGORIES for task in official_tasks(name)], seed=split_seed)
+    unknown = sorted(set(categories) - set(CATEGORIES))
+    if unknown or not categories:
+        raise ValueError(f"categories are {tuple(categories)}; give some of {', '.join(CATEGORIES)}.")
+    train, held_out = ([task for task in side if official_category(task) in categories] for side in split[:2])
+    return train, held_out
 
-    def make_params(key: jax.Array, shardings: Any) -> Params:
-        return jax.device_put(params, shardings)
+
+def policy(weights: str, reward_tokens: str) -> tuple[DecoderConfig, MakeParams, Any]:
+    """Decoder, weights and tokenizer; with a special token for each reward goal where they are ``added``."""
+    if weights:
+        if not (Path(weights) / "config.json").is_file():
+            raise ValueError(f"weights is {weights!r}, which has no config.json; give a folder of transformers.")
+        decoder, tokenizer = load_config(weights, dtype=jnp.bfloat16), AutoTokenizer.from_pretrained(weights)
+
+        def make_params(key: jax.Array, shardings: Any) -> Params:
+            del key
+            return load_pretrained(weights, dtype=jnp.bfloat16, shardings=shardings)[1]
+
+    else:
+        decoder, params, tokenizer = load_smollm2()
+
+        def make_params(key: jax.Array, shardings: Any) -> Params:
+            del key
+            return jax.device_put(params, shardings)
 
     if reward_tokens == "text":
         return decoder, make_params, tokenizer
     return with_special_tokens(decoder, make_params, tokenizer, GOAL_LITERALS)
 
 
-def category_of(task: Task) -> str:
-    return task.id.removeprefix("multi_turn_").rpartition("_")[0]
+def demonstrations(
+    config: Config, environment: BfclEnvironment, tasks: Sequence[Task], chat: Chat, shown: Any
+) -> Recorded:
+    """What stage 1 learns from: of the training tasks, what the longest buckets of the warm-up hold."""
+    if not config.data:
+        raise ValueError("data is ''; give the folder that `python -m experiments.rc_grpo.collect` has written.")
+    by_id = {task.id: task for task in tasks}
+    rows = read_demonstrations(config.data, "rctp" if config.conditioned else "sft", "train")
+    ours = [row for row in rows if row.category in config.categories]
+    recorded = Recorded(ours, by_id, environment).fitting(
+        chat,
+        shown,
+        max_prompt_tokens=max(config.trace_buckets.prefix_buckets) + 1,
+        max_response_tokens=max(config.trace_buckets.member_buckets) - 1,
+    )
+    print(f"stage 1 learns from {len(recorded)} of {len(ours)} demonstrations: others are too long", flush=True)
+    return recorded
