@@ -1,6 +1,6 @@
 """Do the tests notice when a formula is wrong? Applies small wrong edits, one at a time, and counts those noticed.
 
-    python -m tests.mutate          # all of tests/mutations.py and tests/mutations_of_runs.py, with a line each
+    python -m tests.mutate          # all of tests/mutations*.py, with a line each
     python -m tests.mutate WORD...  # those whose file or edit has all the words
 
 Each edit is made in a copy of the package, in which the tests chosen for it are run; it is killed if one of them fails,
@@ -18,10 +18,11 @@ from pathlib import Path
 
 from tests.browser import browser_path
 from tests.mutations import METHODS, MUTATIONS, Mutation
+from tests.mutations_of_models import MUTATIONS_OF_MODELS
 from tests.mutations_of_runs import MUTATIONS_OF_RUNS
 
 ROOT = Path(__file__).resolve().parents[1]
-ALL = [*MUTATIONS, *MUTATIONS_OF_RUNS]
+ALL = [*MUTATIONS, *MUTATIONS_OF_RUNS, *MUTATIONS_OF_MODELS]
 _PASSED, _FAILED = 0, 1  # pytest's exit codes
 _BROKEN = re.compile(r"^E +(NameError|ImportError|AttributeError|SyntaxError|UnboundLocalError)\b.*", re.MULTILINE)
 

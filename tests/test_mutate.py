@@ -1,4 +1,4 @@
-"""The tests notice wrong code: ten of the edits of tests/mutations.py here, all of both lists with --full."""
+"""The tests notice wrong code: ten of the edits of tests/mutations.py here, all of all lists with --full."""
 
 import pytest
 
@@ -6,6 +6,7 @@ from tests.browser import browser_path
 from tests.effort import draws
 from tests.mutate import ALL, ROOT, MutationError, edited, killed, main
 from tests.mutations import FEW, MUTATIONS, Mutation
+from tests.mutations_of_models import MUTATIONS_OF_MODELS
 from tests.mutations_of_runs import MUTATIONS_OF_RUNS
 
 SOME = [mutation for mutation in ALL if draws(1) > 1 or mutation.old in FEW]
@@ -21,6 +22,7 @@ def test_a_wrong_edit_is_noticed(mutation):
 def test_the_lists_are_what_they_say():
     assert len(MUTATIONS) >= 40
     assert len(MUTATIONS_OF_RUNS) >= 40
+    assert len(MUTATIONS_OF_MODELS) >= 20
     assert {mutation.old for mutation in MUTATIONS} >= set(FEW)
     assert len(FEW) == 10
     for mutation in ALL:

@@ -102,9 +102,17 @@ def test_a_row_depends_on_key_and_id_alone():
         np.testing.assert_allclose(one[name][END], two[name][END], rtol=1e-5, atol=1e-7)
         assert np.all(two[name][END] != two[name][END + 1])
         assert np.all(two[name][END] != other[name][END])
-    assert np.all(two["embedding"][END] != two["head"][END])
     jax.tree.map(np.testing.assert_array_equal, two["final_norm"], tables(decoder)["final_norm"])
     jax.tree.map(np.testing.assert_array_equal, make_two(KEY, None), two)
+
+
+def test_embedding_and_head_draw_each_their_own_noise():
+    decoder = LLAMA.replace(vocab_size=END)
+    table = tables(decoder)["embedding"]
+    alike = {"embedding": table, "head": table}
+    _, make, _ = with_special_tokens(decoder, lambda key, shardings: alike, tokenizer(), GOAL_LITERALS)
+    grown = make(KEY, None)
+    assert np.all(grown["embedding"][END : END + 2] != grown["head"][END : END + 2])
 
 
 def test_in_bfloat16_no_two_tokens_begin_alike():
