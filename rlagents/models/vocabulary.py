@@ -183,9 +183,7 @@ def grown_table(
     ids = jnp.asarray(created)
     noise = jax.vmap(lambda token: jax.random.normal(jax.random.fold_in(key, token), (table.shape[0],)))(ids)
     new = (mean + jnp.sqrt(covariance_scale / known) * (noise @ away)).astype(table.dtype)
-    # A gather from the few new rows, which all devices hold: a scatter into a split table would move the table.
-    place = jnp.full(rows, -1).at[ids].set(jnp.arange(len(created)))
-    return jnp.where(place[:, None] >= 0, jnp.take(new, jnp.maximum(place, 0), axis=0), larger)
+    return larger.at[ids].set(new)
 
 
 def _divided(sharding: Any, shape: tuple[int, int]) -> Any:
