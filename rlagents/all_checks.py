@@ -87,11 +87,13 @@ def check_experiment(config: Config, experiment: Experiment, *, trains: bool) ->
     if trains:
         problems.ask(experiment_checks.check_learning_rates, config, experiment)
     problems.ask(experiment_checks.check_tasks, config, experiment, trains=trains)
+    problems.ask(experiment_checks.check_best_metric, config, experiment)
     if not problems.lines:
-        problems.ask(experiment_checks.check_best_metric, config, experiment)
         if trains and config.supervised.steps:
             problems.ask(experiment_checks.check_demonstrations, config, experiment)
         problems.ask(experiment_checks.check_member_messages, config, experiment, trains=trains)
+    if not problems.lines:
+        problems.ask(experiment_checks.check_prompts, config, experiment, trains=trains)
     problems.refuse()
     assert limits is not None
     assert evaluation is not None

@@ -227,7 +227,7 @@ def _check_updates(options: Any, prompt_shards: int) -> None:
 
 
 def _check_divides(name: str, part: int, whole_name: str, whole: int) -> None:
-    if whole % part:
+    if whole > 0 and whole % part:  # of a whole below 1 it is said that it is none
         raise ValueError(f"{name} is {part}, which does not divide {whole_name}, {whole}; give a divisor of {whole}.")
 
 

@@ -4,6 +4,7 @@ Every function raises ValueError with one line that names what is wrong; see ``c
 """
 
 import math
+from collections.abc import Iterable
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ from rlagents.methods.base import Role
 from rlagents.problems import near_match
 from rlagents.rollouts.collate import collate
 from rlagents.rollouts.conditions import MemberMessages, Place, same_for_all
+from rlagents.rollouts.conversation import Conversation
 from rlagents.rollouts.episodes import ENVIRONMENT_ERRORS
 from rlagents.sampling.keys import Domain, StreamKey
 
@@ -139,6 +141,44 @@ def check_demonstrations(config: Config, experiment: Experiment) -> None:
         collate([[trace]], pad_prompts_to=1, **config.trace_buckets)
     except (ValueError, MemoryError) as error:
         raise ValueError(f"trace_buckets: of the demonstration of task {task.id!r}, {error}") from error
+
+
+def check_prompts(config: Config, experiment: Experiment, *, trains: bool) -> None:
+    """Of the tasks of an evaluation, and of those of the first step, at least one has a prompt within its budget.
+
+    Those that have not are skipped and counted; where all are, there is nothing to do. A task whose opening the
+    environment cannot give is no reason to refuse.
+    """
+    held_out = (experiment.held_out[index] for index in range(config.evaluation.num_tasks))
+    limit, size = config.evaluation.limits.max_prompt_tokens, config.evaluation.samples_per_task
+    place = Place(StreamKey(Domain.EVALUATION, config.seed, step=0, stream=0), 0, size)
+    said, messages = "evaluation.limits.max_prompt_tokens", experiment.evaluation_messages
+    _check_one_fits(said, limit, experiment, held_out, messages, place)
+    if trains and config.rl.steps:
+        first = (task for _, task in experiment.train_stream(0).take(config.rl.prompts_per_step))
+        place = Place(StreamKey(Domain.TRAIN, config.seed, step=0, stream=0), 0, config.rl.group_size)
+        limit = config.limits.max_prompt_tokens
+        _check_one_fits("limits.max_prompt_tokens", limit, experiment, first, experiment.member_messages, place)
+
+
+def _check_one_fits(
+    name: str, limit: int, experiment: Experiment, tasks: Iterable[Task], messages: MemberMessages, place: Place
+) -> None:
+    lengths = []
+    for task in tasks:
+        try:
+            opening = experiment.environment.opening(task)
+        except ENVIRONMENT_ERRORS:
+            return
+        shown, _ = messages(task, opening, place)
+        length = Conversation(experiment.chat, shown, opening.tools).prompt_length
+        if length <= limit:
+            return
+        lengths.append(length)
+    raise ValueError(
+        f"{name} is {limit}, and none of the first {len(lengths)} prompts fits: the shortest has {min(lengths)} "
+        "tokens; give more."
+    )
 
 
 def check_member_messages(config: Config, experiment: Experiment, *, trains: bool) -> None:

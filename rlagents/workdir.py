@@ -13,6 +13,8 @@ from rlagents.durable import UNFINISHED, write_durably, writing
 from rlagents.experiment import Config
 
 _CONFIG, _LOCK = "config.json", "lock"
+_ARGUMENT = "experiment.argument"
+"""Of ``get_config``: it is all in the config that it gave, whether it was said or is the default."""
 
 
 @contextlib.contextmanager
@@ -135,8 +137,13 @@ def read_json(path: Path) -> Any:
 
 
 def differing_keys(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    """Names and both values of all leaves that differ between two nested configs: ``seed is 1, was 0``."""
-    old, new = _leaves(stored), _leaves(wanted)
+    """Names and both values of all leaves that differ between two nested configs: ``seed is 1, was 0``.
+
+    Which argument a config file was given is none of them: what it gave is compared.
+    """
+    old, new = (_leaves(config) for config in (stored, wanted))
+    for leaves in (old, new):
+        leaves.pop(_ARGUMENT, None)
     different = [key for key in sorted(old | new) if old.get(key, _ABSENT) != new.get(key, _ABSENT)]
     return [f"{key} is {new.get(key, _ABSENT)!r}, was {old.get(key, _ABSENT)!r}" for key in different]
 

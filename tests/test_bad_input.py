@@ -236,6 +236,11 @@ def test_too_few_tasks_or_members(replaced, said, tmp_path, workdir):
     assert not workdir.exists()
 
 
+def test_a_size_that_is_none_is_told_once(workdir):
+    said = refused(workdir, f"--config={CONFIG_FILE}", "--config.rl.prompts_per_step=-3", "--config.mesh.fsdp=8")
+    assert said == "rlagents.train: rl.prompts_per_step is -3; give a whole number >= 1.\n"
+
+
 def test_groups_of_one_where_the_method_compares_members(tmp_path, workdir):
     said = refused(workdir, config_file(tmp_path, changes="config.rl.group_size = 1"))
     assert "rl.group_size is 1, and the method (group_advantage," in said
@@ -341,10 +346,13 @@ def test_who_asks_for_help_is_no_error_even_where_it_cannot_be_written():
 
 
 def test_no_prompt_fits_its_budget(tmp_path, workdir):
-    changes = "config.limits.max_prompt_tokens = config.evaluation.limits.max_prompt_tokens = 4"
-    said = refused(workdir, config_file(tmp_path, changes=changes))
-    assert "none of 8 tasks gave a scored trajectory; 8 were skipped (its prompt has" in said
-    assert "tokens; max_prompt_tokens is 4)" in said
+    for name, changes in (
+        ("evaluation.limits", "config.limits.max_prompt_tokens = config.evaluation.limits.max_prompt_tokens = 4"),
+        ("limits", "config.limits.max_prompt_tokens = 4"),
+    ):
+        said = refused(workdir, config_file(tmp_path, changes=changes))
+        assert f"{name}.max_prompt_tokens is 4, and none of the first " in said
+        assert "prompts fits: the shortest has " in said
     assert not workdir.exists()
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from rlagents.checkpoints import CheckpointError, Checkpoints, RunRecord, folders
 from rlagents.checkpoints.arrays import ArrayWriter
+from rlagents.checkpoints.errors import said
 from rlagents.data.streams import shuffled
 from rlagents.learner import (
     abstract_state,
@@ -257,6 +258,12 @@ def test_threads_whose_loop_is_gone_are_not_heard_and_all_others_are(monkeypatch
     for error in (RuntimeError("Event loop is closed"), mistake, other):
         sys.excepthook(type(error), error, None)
     assert heard == [mistake, other]
+
+
+def test_what_a_library_says_of_a_failure_is_cut():
+    assert said(OSError("no room")) == "OSError: no room"
+    assert len(said(ValueError("DATA_LOSS: " + "x" * 5000))) < 250
+    assert said(CheckpointError("ours " * 100)) == ("ours " * 100).strip()
 
 
 def test_neither_are_those_that_python_did_not_start(monkeypatch):

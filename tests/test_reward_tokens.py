@@ -71,5 +71,5 @@ def test_a_run_with_goals_trains_their_rows_and_leaves_padding_alone(tmp_path):
 
 
 def test_another_word_is_refused_before_weights_are_read():
-    with pytest.raises(ValueError, match="reward_tokens is 'new'; give 'text' or 'added'"):
+    with pytest.raises(ValueError, match="reward_tokens is 'new'; give one of text, added"):
         built("new")

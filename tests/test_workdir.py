@@ -40,6 +40,16 @@ def test_a_folder_of_something_else_is_refused_untouched(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
+def test_how_a_config_file_was_asked_for_what_it_gave_is_no_difference():
+    def stored(argument, steps=3):
+        return {"rl": {"steps": steps}, "experiment": {"file": "mine.py", "argument": argument}}
+
+    assert differing_keys(stored(None), stored("one epoch")) == []
+    assert differing_keys(stored(None), stored("one epoch", 4)) == ["rl.steps is 4, was 3"]
+    other = stored(None) | {"experiment": {"file": "other.py", "argument": None}}
+    assert differing_keys(stored(None), other) == ["experiment.file is 'other.py', was 'mine.py'"]
+
+
 def test_keys_on_one_side_alone_differ_too():
     assert differing_keys({"a": {"b": 1}}, {"a": {"c": None}}) == ["a.b is absent, was 1", "a.c is None, was absent"]
 

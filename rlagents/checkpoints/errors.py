@@ -7,6 +7,9 @@ import jax
 
 from rlagents.durable import WriteError
 
+_LONGEST = 200
+"""Characters of what a library says."""
+
 
 class CheckpointError(ValueError):
     """There is no such checkpoint, it cannot be read or written, or it holds another tree than the one asked for."""
@@ -32,4 +35,7 @@ def reading(where: str, remedy: str) -> Iterator[None]:
 def said(error: Exception) -> str:
     """The first line of an error, without the pages that some libraries add."""
     line = str(error).strip().partition("\n")[0].partition(" [tensorstore_spec=")[0]
-    return line if isinstance(error, (CheckpointError, WriteError)) else f"{type(error).__name__}: {line}"
+    if isinstance(error, (CheckpointError, WriteError)):
+        return line
+    short = line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
+    return f"{type(error).__name__}: {short}"

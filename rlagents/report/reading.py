@@ -13,7 +13,8 @@ from rlagents.metrics.lines import strict_json
 
 TRAINING, HELD_OUT = "training", "held-out"
 FILES_OF_GROUPS = {TRAINING: "trajectories.jsonl", HELD_OUT: "held_out.jsonl"}
-_FILES_OF_ROWS = ("metrics.jsonl", "evaluations.jsonl", "warm_up.jsonl", "alarms.jsonl")
+_FILES_OF_NUMBERS = ("metrics.jsonl", "evaluations.jsonl", "warm_up.jsonl")
+_FILES_OF_ROWS = (*_FILES_OF_NUMBERS, "alarms.jsonl")
 _CONFIG = "config.json"
 
 
@@ -53,7 +54,7 @@ class Run:
 
 
 def check_run(folder: Path) -> None:
-    """Raise NoRunError for a folder that is not there or has no metrics, and for what is no file but should be."""
+    """Raise NoRunError for a folder that is not there or has no numbers, and for what is no file but should be."""
     if folder.is_file():
         raise NoRunError(f"{folder} is a file; give the folder that it is in, the --workdir of a run")
     if folder.is_symlink() and not folder.exists():
@@ -68,22 +69,28 @@ def check_run(folder: Path) -> None:
         if file.exists() and not file.is_file():
             found = "is a folder" if file.is_dir() else "is no file"
             raise NoRunError(f"{file} {found}, where a file that a run writes is expected; move it away")
-    if not logs["metrics.jsonl"]:
-        raise NoRunError(f"{folder} has no metrics.jsonl; give the --workdir of a run that has made a step")
+    if not any(logs[name] for name in _FILES_OF_NUMBERS):
+        raise NoRunError(
+            f"{folder} has none of {', '.join(_FILES_OF_NUMBERS)}; give the --workdir of a run that has made a step, "
+            "or the --output of an evaluation"
+        )
 
 
 def read_run(folder: Path, name: str) -> Run:
     """All of a run but its trajectories, which are read when they are asked for.
 
-    Raises NoRunError as ``check_run`` does, for a folder without a line of metrics, and for a file that cannot be read.
+    Raises NoRunError as ``check_run`` does, for a folder without a line of numbers, and for a file that cannot be read.
     """
     check_run(folder)
     run = Run(name, folder)
     run.metrics = list(_lines(run, "metrics.jsonl"))
-    if not run.metrics:
-        raise NoRunError(f"{folder / 'metrics.jsonl'} holds no line that can be read; give a run that has made a step")
     run.evaluations = list(_lines(run, "evaluations.jsonl"))
     run.warm_up = list(_lines(run, "warm_up.jsonl"))
+    if not (run.metrics or run.evaluations or run.warm_up):
+        raise NoRunError(
+            f"{folder} holds no line that can be read in {', '.join(_FILES_OF_NUMBERS)}; give a run that has made a "
+            "step"
+        )
     run.alarms = list(_lines(run, "alarms.jsonl"))
     run.config = _config(run)
     run.counts = {phase: sum(1 for _ in _lines(run, file)) for phase, file in FILES_OF_GROUPS.items()}

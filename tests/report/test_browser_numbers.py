@@ -90,6 +90,20 @@ def test_names_of_metrics_and_keys_may_be_those_that_every_object_has(opened, tm
     assert rows == {**dict.fromkeys(NAMES, "absent"), "seed": "1"}
 
 
+def test_text_that_turns_the_order_of_letters_round_is_spelled_out(opened, tmp_path):
+    turned = "\u202egnp.exe\u202c"
+    run = write_run(tmp_path / "run", steps=1)
+    line = group(0, 0, turned, np.random.default_rng(0))
+    for member in line["members"]:
+        member["messages"][1]["content"] = turned
+    (run / "trajectories.jsonl").write_text(json.dumps(line) + "\n")
+    page = opened(run)
+    page.go("#/run/0/step/0/group/0/member/0", ".message")
+    shown = page.value("document.getElementById('main').innerText")
+    assert "\u202e" not in shown
+    assert shown.count("[U+202E]gnp.exe[U+202C]") >= 2
+
+
 def test_numbers_at_the_end_of_what_a_float_holds_are_drawn(opened, tmp_path):
     rows = [{"reward": sign * HUGE, "loss": HUGE, "seconds/update": HUGE} for sign in (1, -1, 1)]
     folders = [bare(tmp_path / f"seed{seed}", rows) for seed in range(2)]

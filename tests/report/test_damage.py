@@ -5,6 +5,7 @@ import json
 import sys
 
 import numpy as np
+import pytest
 
 from rlagents.metrics import JsonLines
 from rlagents.report.__main__ import main
@@ -109,6 +110,17 @@ def test_pages_end_where_they_are_full():
         assert places == list(range(len(places)))
 
 
+@pytest.mark.parametrize("file", ["warm_up.jsonl", "evaluations.jsonl"])
+def test_a_warm_up_or_an_evaluation_alone_is_shown(file, tmp_path):
+    run = write_run(tmp_path / "run", steps=2)
+    for other in ("metrics.jsonl", "evaluations.jsonl", "warm_up.jsonl", "trajectories.jsonl"):
+        if other != file:
+            (run / other).unlink(missing_ok=True)
+    assert (run / file).exists()
+    assert main([str(run)]) == 0
+    assert (run / "report.html").stat().st_size > 10_000
+
+
 def test_what_the_user_has_to_mend_ends_with_2_and_a_line(tmp_path, capsys):
     empty, file = tmp_path / "empty", tmp_path / "notes.html"
     empty.mkdir()
@@ -118,7 +130,7 @@ def test_what_the_user_has_to_mend_ends_with_2_and_a_line(tmp_path, capsys):
     (tmp_path / "begun" / "metrics.jsonl").write_text('{"step": 0')
     for arguments, said in (
         ([tmp_path / "nowhere"], "there is no folder"),
-        ([empty], "has no metrics.jsonl; give the --workdir of a run"),
+        ([empty], "has none of metrics.jsonl, evaluations.jsonl, warm_up.jsonl; give the"),
         ([tmp_path / "begun"], "holds no line that can be read"),
         ([run, f"--output={file}"], "is there and is no report; give another --output"),
         ([run, f"--output={tmp_path / 'no' / 'x.html'}"], "cannot be written"),

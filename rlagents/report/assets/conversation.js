@@ -9,7 +9,7 @@ function plainText(content) {
   if (content.length > LONG)
     text.append(button(`show all ${number(content.length)} characters`, (event) => {
       event.target.remove();
-      text.replaceChildren(document.createTextNode(content));
+      text.replaceChildren(document.createTextNode(spelled(content)));
     }));
   return text;
 }

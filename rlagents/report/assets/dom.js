@@ -1,5 +1,9 @@
 // Elements. Whatever text comes from a run goes in as a text node; nothing here, or anywhere, parses markup.
 
+// Characters that turn the order of others round are spelled out: a text must not look like another.
+const TURNING = /[\u202a-\u202e\u2066-\u2069]/g;
+const spelled = (text) => text.replace(TURNING, (one) => `[U+${one.charCodeAt(0).toString(16).toUpperCase()}]`);
+
 function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes || {})) {
     if (value === null || value === undefined || value === false) continue;
@@ -8,7 +12,7 @@ function fill(element, attributes, children) {
   }
   for (const child of children.flat(Infinity)) {
     if (child !== null && child !== undefined && child !== false)
-      element.append(child instanceof Node ? child : document.createTextNode(String(child)));
+      element.append(child instanceof Node ? child : document.createTextNode(spelled(String(child))));
   }
   return element;
 }
