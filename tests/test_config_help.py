@@ -8,6 +8,7 @@ from ml_collections import ConfigDict
 
 from experiments.quickstart import procedural
 from experiments.rc_grpo import bfcl
+from experiments.rc_grpo import procedural as rc_grpo
 from rlagents import command_line
 from rlagents.config_defaults import complete, defaults
 from rlagents.config_help import described, leaves
@@ -19,6 +20,7 @@ from tests.test_train import CONFIG_FILE, ROOT
 SHIPPED = {
     "experiments/quickstart/procedural.py": (procedural, None),
     **{f"experiments/rc_grpo/bfcl.py:{variant}": (bfcl, variant) for variant in bfcl.VARIANTS},
+    **{f"experiments/rc_grpo/procedural.py:{variant}": (rc_grpo, variant) for variant in rc_grpo.VARIANTS},
 }
 NO_KEYS = {"workers.rules"}
 """An object, for programs in Python."""

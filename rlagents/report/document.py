@@ -117,7 +117,7 @@ def _unfinished(place: Path) -> tuple[Path, TextIO]:
 def _index(runs: Sequence[Run], pages: Pages, total: int) -> dict[str, Any]:
     flat = [configs.leaves(run.config) for run in runs]
     different, sets = configs.differing(flat), configs.sets(flat)
-    width = bin_width(max(row[-1]["step"] + 1 for run in runs for row in (run.metrics, run.warm_up) if row))
+    width = bin_width(max(max(_steps(run.metrics), _steps(run.warm_up)) for run in runs))
     drawn = [_curves(run, width) for run in runs]
     names = {name for of_run in drawn for name in of_run}
     return {
@@ -129,7 +129,7 @@ def _index(runs: Sequence[Run], pages: Pages, total: int) -> dict[str, Any]:
                 "seconds": seconds_by_phase(run),
                 "entropy_reward": correlation(run.metrics, "entropy", "reward"),
                 "propositions": propositions(run.metrics),
-                "steps": run.metrics[-1]["step"] + 1,
+                "steps": _steps(run.metrics),
                 "planned": _planned(run),
                 "alarms": [_alarm(row) for row in run.alarms],
                 "damaged": dict(sorted(run.damaged.items())),
@@ -151,6 +151,10 @@ def _index(runs: Sequence[Run], pages: Pages, total: int) -> dict[str, Any]:
         "held_out": HELD_OUT,
         "warm_up": WARM_UP,
     }
+
+
+def _steps(rows: Sequence[Mapping[str, Any]]) -> int:
+    return rows[-1]["step"] + 1 if rows else 0
 
 
 def _curves(run: Run, width: int) -> dict[str, Any]:
