@@ -64,9 +64,9 @@ MEANINGS = {
 }
 
 
-def common() -> ConfigDict:
+def common() -> Config:
     """What all variants share: the quickstart's decoder, tasks and optimizers, the paper's G, beta and clip."""
-    config = quickstart.get_config()
+    config: Config = quickstart.get_config()
     config.held_out_levels = config.train_levels
     # The goal is part of the prompt, and of the members' own tokens: eight of them.
     for limits in (config.limits, config.evaluation.limits):
@@ -85,21 +85,21 @@ def common() -> ConfigDict:
     return config
 
 
-def base() -> ConfigDict:
+def base() -> Config:
     config = common()
     config.demonstrations = "format"
     config.supervised.update({"steps": 100, "traces": 2000})
     return config
 
 
-def sft() -> ConfigDict:
+def sft() -> Config:
     """14 epochs over few experts: peaked, right about what it knows by heart, often wrong elsewhere."""
     config = common()
     config.supervised.steps = 600
     return config
 
 
-def rctp() -> ConfigDict:
+def rctp() -> Config:
     """As many epochs over the same experts, and a failure beside each."""
     config = common()
     config.demonstrations = "experts_and_failures"
@@ -107,13 +107,13 @@ def rctp() -> ConfigDict:
     return config
 
 
-def grpo() -> ConfigDict:
+def grpo() -> Config:
     config = common()
     config.rl.steps = 60
     return config
 
 
-def rc_grpo() -> ConfigDict:
+def rc_grpo() -> Config:
     config = grpo()
     config.goals.draw = "independently"
     return config
@@ -122,7 +122,7 @@ def rc_grpo() -> ConfigDict:
 VARIANTS = {"base": base, "sft": sft, "rctp": rctp, "grpo": grpo, "rc-grpo": rc_grpo}
 
 
-def get_config(variant: str = "rc-grpo") -> ConfigDict:
+def get_config(variant: str = "rc-grpo") -> Config:
     return _known("variant", variant, VARIANTS)()
 
 

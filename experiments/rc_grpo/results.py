@@ -45,8 +45,8 @@ class Result:
         return self.success("high") - self.success("low")
 
     def at_start(self, metric: str) -> float | None:
-        """A metric of the first step, whose rollout is that of stage 1's weights; None of a run without steps."""
-        return self.steps[0][metric] if self.steps else None
+        """A metric of the first step, whose rollout is that of stage 1's weights; None where there is none."""
+        return self.steps[0].get(metric) if self.steps else None
 
     @property
     def entropy_with_reward(self) -> float | None:
@@ -69,8 +69,7 @@ def _result(seed: int, run: Path) -> Result:
     try:
         goals = json.loads(path.read_text(encoding="utf-8"))
         result = Result(seed, goals, read_metrics(metrics) if metrics.exists() else [])
-        for goal in GOALS:
-            result.success(goal), result.wilson(goal)
+        _ = [(result.success(goal), result.wilson(goal)) for goal in GOALS]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is damaged ({error!r}); remove it, and the grid measures the run again.") from error
     return result
