@@ -109,7 +109,7 @@ def rctp() -> Config:
 
 def grpo() -> Config:
     config = common()
-    config.rl.steps = 60
+    config.rl.steps = 150
     return config
 
 
