@@ -29,7 +29,7 @@ from rlagents.trajectory_log import held_out_lines
 from rlagents.types import Params
 from rlagents.workdir import claim_workdir
 
-OUTPUT = flags.DEFINE_string("output", None, "New folder for the numbers and conversations of the evaluation.")
+OUTPUT = flags.DEFINE_string("output", None, "New folder for what is found: numbers and conversations.")
 STEP = flags.DEFINE_integer("step", None, "Steps of RL after which to evaluate; the newest checkpoint by default.")
 
 

@@ -29,7 +29,7 @@ from rlagents.environments.bfcl import BfclEnvironment
 from rlagents.environments.bfcl_split import Split, official_category, split_by_number
 from rlagents.environments.bfcl_tasks import CATEGORIES, official_tasks
 from rlagents.environments.bfcl_turns import MergedTurns, SeparateTurns
-from rlagents.evaluate import STEP, trained_params
+from rlagents.evaluate import OUTPUT, STEP, trained_params
 from rlagents.experiment import Config, Experiment
 from rlagents.facts import Task
 from rlagents.machinery import assemble
@@ -38,7 +38,6 @@ from rlagents.tools.call_formats import PythonCalls, TaggedJsonCalls
 
 SETS = ("rctp", "sft")
 
-OUTPUT = flags.DEFINE_string("output", None, "Folder that the datasets are written into.")
 SEED = flags.DEFINE_integer("seed", 0, "Of the split, of scripted failures, and of which failures are taken.")
 TASKS = flags.DEFINE_list("categories", list(CATEGORIES), "Official categories to take tasks of.")
 ASKING = {"merged": MergedTurns(), "separate": SeparateTurns()}
