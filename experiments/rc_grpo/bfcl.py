@@ -55,6 +55,7 @@ from rlagents.rollouts.experts import complete
 from rlagents.types import Params
 
 MEANINGS = {
+    "model": ("", "What the numbers are meant for."),
     "weights": ("", "Folder of the model in the format of transformers; '' for SmolLM2 from its package."),
     "data": ("", "Folder of the datasets that stage 1 learns from: `python -m experiments.rc_grpo.collect`."),
     "split_seed": ("", "Of the numbers that are held out; that of `collect`."),
@@ -75,12 +76,13 @@ MEANINGS = {
     "rl.max_grad_norm": ("", "Larger gradients are scaled down to it."),
 }
 
+SMALL = "smollm2-135m"
 VARIANTS = tuple(f"{model},{stage}" for model in MODELS for stage in STAGES)
 ASKING = {"separate": SeparateTurns, "merged": MergedTurns}
 EVALUATION_GOALS = {"none": same_for_all, "low": reward_goal(fixed(LOW)), "high": reward_goal(fixed(HIGH))}
 
 
-def get_config(variant: str = "smollm2-135m") -> Config:
+def get_config(variant: str = SMALL) -> Config:
     model, _, stage = variant.partition(",")
     stage = stage or "grpo"
     if model not in MODELS or stage not in STAGES:
@@ -89,7 +91,8 @@ def get_config(variant: str = "smollm2-135m") -> Config:
             f"{', '.join(STAGES)}."
         )
     config = MODELS[model]()
-    STAGES[stage](config, on_one_machine=model == "smollm2-135m")
+    config.model = model
+    STAGES[stage](config, on_one_machine=model == SMALL)
     return config
 
 
@@ -101,6 +104,8 @@ def build(config: Config) -> Experiment:
     ):
         if config[key] not in known:
             raise ValueError(f"{key} is {config[key]!r}; give one of {', '.join(known)}.")
+    if config.model != SMALL and not config.weights:
+        raise ValueError(f"weights is ''; give the folder of {config.model} in the format of transformers.")
     environment = BfclEnvironment(turns=ASKING[config.asking]())
     train, held_out = tasks_of(config.categories, config.split_seed)
     decoder, make_params, tokenizer = policy(config.weights, config.reward_tokens)
