@@ -29,7 +29,7 @@ def given_tokenizer(name):
     return tiny.real_tokenizer(name)
 
 
-NAMES = ["words", "byte pairs", "Qwen2.5-7B-Instruct", "Llama-3.1-8B-Instruct"]
+NAMES = ["words", "byte pairs", "qwen2_5", "llama3_1"]
 OURS = NAMES[:2]
 
 
