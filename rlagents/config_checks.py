@@ -60,7 +60,7 @@ def _value_checks(config: Config) -> dict[Callable[[str, Any], None], Iterable[s
     return {
         _check_seed: ["seed"],
         _check_from_0: ["rl.steps", "supervised.steps", "evaluation.every_steps"],
-        _check_from_1: positive,
+        check_size: positive,
         _check_1_or_none: ["rl.members_per_micro_batch"],
         _check_rollouts_ahead: ["rl.rollouts_ahead"],
         _check_pack_micro_batches: ["rl.pack_micro_batches"],
@@ -76,20 +76,21 @@ def _check_seed(name: str, value: Any) -> None:
 
 def _check_from_0(name: str, value: Any) -> None:
     check_whole(name, value, 0)
-    check_counted(name, value)
+    _check_counted(name, value)
 
 
-def _check_from_1(name: str, value: Any) -> None:
+def check_size(name: str, value: Any) -> None:
+    """It is a whole number from 1 on, and no more than counts and shapes have room for."""
     check_whole(name, value, 1)
-    check_counted(name, value)
+    _check_counted(name, value)
 
 
 def _check_1_or_none(name: str, value: Any) -> None:
     if value is not None:
-        _check_from_1(name, value)
+        check_size(name, value)
 
 
-def check_counted(name: str, value: int) -> None:
+def _check_counted(name: str, value: int) -> None:
     """It is no more than counts and shapes have room for."""
     if value > _MOST_COUNTED:
         raise ValueError(f"{name} is {value}; give a whole number below 2**31.")

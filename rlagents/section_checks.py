@@ -17,7 +17,7 @@ from jax.sharding import Mesh
 from rlagents.alarms import make_watch
 from rlagents.argument_checks import check_above, check_flag, check_whole, is_number, is_whole
 from rlagents.checkpoints import CheckpointOptions
-from rlagents.config_checks import check_counted, check_split
+from rlagents.config_checks import check_size, check_split
 from rlagents.config_sections import arguments_of_sections, value_of
 from rlagents.experiment import Config
 from rlagents.memory import device_memory
@@ -86,7 +86,7 @@ def check_sampler(config: Config, prompt_shards: int, *, trains: bool) -> None:
     given = {name: values[name] for name in wanted if name in values}
     for name, size in given.items():
         if name != "max_prefix_tokens" and (name != "extend_rows" or size is not None):
-            problems.ask(_check_size, f"sampler.{name}", size)
+            problems.ask(check_size, f"sampler.{name}", size)
     problems.refuse()
     if len(given) < len(wanted):
         return  # config_sections names what is missing
@@ -112,11 +112,6 @@ def check_sampler(config: Config, prompt_shards: int, *, trains: bool) -> None:
                 f"sampler.num_rows >= {members}, or a smaller group."
             )
     problems.refuse()
-
-
-def _check_size(name: str, value: Any) -> None:
-    check_whole(name, value, 1)
-    check_counted(name, value)
 
 
 def check_sampler_memory(config: Config, decoder: DecoderConfig, mesh: Mesh, max_prefix_tokens: int) -> None:

@@ -113,6 +113,11 @@ def on_pods() -> Config:
     """A model of 7 to 8 billion weights on 64 chips, weights and state over all of them."""
     config = smollm2_135m()
     limits = {"max_turns": 64, "max_turn_tokens": 512, "max_response_tokens": 8191, "max_prompt_tokens": 12_288}
+    buckets = {
+        "prefix_buckets": (4096, 8192, 12_288),
+        "member_buckets": (1024, 2048, 4096, 8192),
+        "turn_buckets": (16, 64),
+    }
     config.update(
         {
             "categories": ("base", "miss_func", "miss_param", "long_context"),
@@ -120,16 +125,8 @@ def on_pods() -> Config:
             "mesh": {"data": 1, "fsdp": 16, "tensor": 4},
             "limits": limits,
             "workers": {"num_workers": 16},
-            "buckets": {
-                "prefix_buckets": (4096, 8192, 12_288),
-                "member_buckets": (1024, 2048, 4096, 8192),
-                "turn_buckets": (16, 64),
-            },
-            "trace_buckets": {
-                "prefix_buckets": (4096, 8192, 12_288),
-                "member_buckets": (1024, 2048, 4096, 8192),
-                "turn_buckets": (16, 64),
-            },
+            "buckets": buckets,
+            "trace_buckets": buckets,
             "evaluation": {"num_tasks": 80, "samples_per_task": 1, "every_steps": 20, "limits": limits},
         }
     )
