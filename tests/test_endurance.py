@@ -41,3 +41,4 @@ def test_what_grows_is_seen():
         assert endurance.growth(uses(name, lambda step: step))[name] > 0
         assert endurance.growth(uses(name, lambda step: 0))[name] == 0
         assert endurance.growth(uses(name, lambda step: 5 * (step % 2)))[name] == 0
+    assert endurance.growth(uses("descriptors", lambda step: step == 17))["descriptors"] == 0

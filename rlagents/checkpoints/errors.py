@@ -33,9 +33,13 @@ def reading(where: str, remedy: str) -> Iterator[None]:
 
 
 def said(error: Exception) -> str:
-    """The first line of an error, without the pages that some libraries add."""
+    """The first line of an error, without the pages that some libraries add.
+
+    A long one is cut in its middle: libraries name paths first, and the reason last.
+    """
     line = str(error).strip().partition("\n")[0].partition(" [tensorstore_spec=")[0]
     if isinstance(error, (CheckpointError, WriteError)):
         return line
-    short = line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
+    half = _LONGEST // 2
+    short = line if len(line) <= _LONGEST else f"{line[:half]}...{line[-half:]}"
     return f"{type(error).__name__}: {short}"
